@@ -1,0 +1,72 @@
+"""Choose, without labels, the h original features that best separate k clusters.
+
+from kmufs_stream import open_matrix, decompose, select
+
+result = select("data.zarr", k=10, h=100, out="chosen.zarr")
+result.dataset
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kmufs_stream.version import __version__
+
+if TYPE_CHECKING:
+    from kmufs_stream.decomposition import LanczosOptions, decompose
+    from kmufs_stream.errors import BrokenError, KmufsError, RequestError
+    from kmufs_stream.factor import Factor
+    from kmufs_stream.factor_store import load_factor, save_factor
+    from kmufs_stream.selection import AdmmOptions, Selection, plan_selection, select
+    from kmufs_stream.sources import Matrix, open_matrix
+    from kmufs_stream.streaming.plan import Plan
+
+__all__ = [
+    "AdmmOptions",
+    "BrokenError",
+    "Factor",
+    "KmufsError",
+    "LanczosOptions",
+    "Matrix",
+    "Plan",
+    "RequestError",
+    "Selection",
+    "__version__",
+    "decompose",
+    "load_factor",
+    "open_matrix",
+    "plan_selection",
+    "save_factor",
+    "select",
+]
+
+# Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
+_HOMES = {
+    "AdmmOptions": "selection",
+    "BrokenError": "errors",
+    "Factor": "factor",
+    "KmufsError": "errors",
+    "LanczosOptions": "decomposition",
+    "Matrix": "sources",
+    "Plan": "streaming.plan",
+    "RequestError": "errors",
+    "Selection": "selection",
+    "decompose": "decomposition",
+    "load_factor": "factor_store",
+    "open_matrix": "sources",
+    "plan_selection": "selection",
+    "save_factor": "factor_store",
+    "select": "selection",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

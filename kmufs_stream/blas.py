@@ -1,0 +1,33 @@
+"""How many threads BLAS may use, fixed per stage so that results do not depend on options."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+
+from threadpoolctl import threadpool_limits
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """One BLAS thread per caller: block tasks already run side by side."""
+    return _limited(1)
+
+
+def all_cores() -> AbstractContextManager[object]:
+    """Every core for the in-memory stage, whatever the number of block tasks is.
+
+    Another number changes the last bits of a product, and with them the path of the ADMM.
+    """
+    return _limited(usable_cores())
+
+
+def _limited(threads: int) -> AbstractContextManager[object]:
+    limits: AbstractContextManager[object] = threadpool_limits(limits=threads)
+    return limits

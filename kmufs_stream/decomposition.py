@@ -1,0 +1,331 @@
+"""From a matrix to its factor: probe, pass, eigenproblem."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream import blas
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import (
+    Factor,
+    RowSample,
+    components_for,
+    correlation_matrix,
+    leading_eigenpairs,
+    score_tolerance,
+)
+from kmufs_stream.lanczos import lanczos, lanczos_bytes, product_block_columns
+from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.streaming.kernels import Gram, Kernel, State
+from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, Table, make_plan
+from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size
+from kmufs_stream.streaming.scaling import Scaling, read_probe
+from kmufs_stream.streaming.tsqr import TSQR, factor_from_triangle
+
+
+@dataclass(frozen=True)
+class LanczosOptions:
+    """When the block Lanczos iteration stops, and its random start.
+
+    Attributes
+    ----------
+    tol : a score a_i has settled when neither its last change nor its estimated error is larger.
+    max_passes : reads of the data at most.
+    seed : of the random start block.
+
+    Raises RequestError for those with which it is not defined.
+    """
+
+    tol: float = 1e-4
+    max_passes: int = 12
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tol < 1:
+            raise RequestError("bad_option", f"--tol is {self.tol}.", "Give between 0 and 1.")
+        if self.max_passes < 1:
+            raise RequestError(
+                "bad_option", f"--max-passes is {self.max_passes}.", "Give at least 1."
+            )
+        if self.seed < 0:
+            raise RequestError("bad_option", f"--seed is {self.seed}.", "Give 0 or more.")
+
+
+def plan_for(matrix: Matrix, k: int, demand: Demand, lanczos: LanczosOptions) -> Plan:
+    """What would run for k clusters, and its predicted peak memory; nothing is computed."""
+    p = matrix.shape[1]
+    check_k(k, p)
+    table = Table(
+        shape=matrix.shape,
+        dtype=matrix.dtype,
+        stored_itemsize=matrix.stored_dtype.itemsize,
+        chunk_rows=matrix.chunk_rows,
+        chunk_columns=matrix.chunk_columns,
+        shard_rows=matrix.shard_rows,
+        in_memory=matrix.in_memory,
+    )
+    return make_plan(table, _costs(p, k, lanczos.max_passes), demand)
+
+
+def _costs(p: int, k: int, max_passes: int) -> Costs:
+    """Memory and reads of the three routes."""
+    components = 3 * 8 * p * components_for(k, p)
+    square = 8 * (p + 1) ** 2
+
+    def gram(rows: int, itemsize: int) -> Cost:
+        # Finish: the scatter, the correlation matrix, and the copy that LAPACK destroys.
+        product = p * p * itemsize
+        return Cost(square, product, 0, 3 * square + components, square + components, reads=1)
+
+    def tsqr(rows: int, itemsize: int) -> Cost:
+        stacked = 2 * 8 * (rows + p + 1) * (p + 1)
+        return Cost(square, stacked + 4 * square, 0, 8 * square + components, components, reads=1)
+
+    def lanczos(rows: int, itemsize: int) -> Cost:
+        size = lanczos_bytes(p, product_block_columns(k), max_passes, rows, itemsize)
+        finish = size.driver + components
+        return Cost(size.state, size.update, size.driver, finish, components, reads=max_passes)
+
+    return {"gram": gram, "tsqr": tsqr, "lanczos": lanczos}
+
+
+def decompose(
+    data: Any,
+    k: int,
+    *,
+    method: str = "auto",
+    lanczos: LanczosOptions | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    precision: str = "auto",
+    progress: Progress = SILENT,
+) -> Factor:
+    """The factor of a samples x features table: every (k', h, solver), k' <= its rank, follows.
+
+    Parameters
+    ----------
+    data : whatever :func:`kmufs_stream.open_matrix` opens, or a Matrix.
+    k : clusters; the factor keeps min(usable features, 2k + 1) components.
+    method : ``gram`` (one read, exact, up to several thousand features), ``lanczos`` (a few
+        reads, for wide data), ``tsqr`` (one read, slower, for ill-conditioned data); ``auto``
+        takes ``gram`` up to 6000 features and ``lanczos`` beyond.
+    lanczos : when ``lanczos`` stops, and its seed.
+    memory : budget such as ``"2GB"``; half of what is available by default.
+    threads : block tasks side by side; all cores by default.
+    precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
+        holds every value of the data's dtype.
+
+    Raises
+    ------
+    RequestError : k out of range, values not finite, all features constant, fewer than two
+        samples, a budget too small.
+    BrokenError : a chunk is missing or cannot be read.
+
+    O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
+    """
+    matrix = open_matrix(data)
+    lanczos = lanczos or LanczosOptions()
+    demand = Demand(method=method, memory=memory, threads=threads, precision=precision)
+    factor, _ = compute_factor(
+        matrix, k, None, plan_for(matrix, k, demand, lanczos), lanczos, progress
+    )
+    return factor
+
+
+@dataclass(frozen=True)
+class FactorSeconds:
+    """Wall-clock seconds of reading with its block products, and of the in-memory stage."""
+
+    read: float
+    factor: float
+
+
+def compute_factor(
+    matrix: Matrix,
+    k: int,
+    h: int | None,
+    plan: Plan,
+    lanczos_options: LanczosOptions,
+    progress: Progress = SILENT,
+) -> tuple[Factor, FactorSeconds]:
+    """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest."""
+    n, p = matrix.shape
+    if n < 2:
+        raise RequestError(
+            "too_few_samples",
+            f"{matrix.name!r} in {matrix.source} has {n} samples.",
+            "Standardising needs at least two; with samples along the other dimension, say "
+            f"--sample-dim {matrix.feature_dim}.",
+        )
+    began = time.perf_counter()
+    probe = read_probe(matrix)
+    belongs = fingerprint(matrix, probe)
+    scaling = Scaling.from_probe(probe, plan.precision)
+    del probe
+    reader = _Reader(matrix, plan, progress)
+    with blas.all_cores():
+        if plan.method == "lanczos":
+            leading = _by_lanczos(reader, scaling, k, h, lanczos_options)
+        elif plan.method == "tsqr":
+            leading = _by_tsqr(reader, scaling, k)
+        else:
+            leading = _by_gram(reader, scaling, k)
+    factor = Factor(
+        **leading,
+        sample=RowSample(reader.index, np.concatenate(reader.pieces)),
+        method=plan.method,
+        precision=plan.precision,
+        passes=reader.passes,
+        fingerprint=belongs,
+    )
+    check_k(k, len(factor.features.usable), "usable features")
+    check_rank(k, factor)
+    total = time.perf_counter() - began
+    return factor, FactorSeconds(reader.seconds, total - reader.seconds)
+
+
+class _Reader:
+    """Reads all rows once for each kernel that it is given; the first read gathers the sample."""
+
+    def __init__(self, matrix: Matrix, plan: Plan, progress: Progress) -> None:
+        n, p = matrix.shape
+        self.matrix, self.plan, self.progress = matrix, plan, progress
+        self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
+        self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
+        self.pieces: list[NDArray[Any]] = []
+        self.passes = 0
+        self.seconds = 0.0
+
+    def __call__(self, kernel: Kernel[State]) -> State:
+        began = time.perf_counter()
+        self.passes += 1
+        self.progress.start(f"read {self.passes}", self.matrix.shape[0])
+        if self.passes == 1:
+            state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
+        else:
+            state = self._run(kernel)
+        self.seconds += time.perf_counter() - began
+        return state
+
+    def _run(self, kernel: Kernel[State]) -> State:
+        return run_pass(
+            kernel,
+            self.rows,
+            self.plan.partitions,
+            threads=self.plan.threads,
+            progress=self.progress.advance,
+        )
+
+
+def _by_gram(reader: _Reader, scaling: Scaling, k: int) -> dict[str, Any]:
+    state = reader(Gram(scaling))
+    features, correlation = correlation_matrix(state, scaling, reader.matrix.feature_name)
+    del state
+    r = components_for(k, len(features.usable))
+    values, components, residuals = leading_eigenpairs(correlation, r)
+    return {
+        "features": features,
+        "components": components,
+        "singular_values": np.sqrt(features.samples * values),
+        "residuals": residuals,
+        "score_error": score_tolerance(scaling.precision),
+        "settled": True,
+        "last_change": np.inf,
+        "correlation": correlation,
+    }
+
+
+def _by_tsqr(reader: _Reader, scaling: Scaling, k: int) -> dict[str, Any]:
+    r = components_for(k, reader.matrix.shape[1])
+    found = factor_from_triangle(reader(TSQR(scaling)), scaling, r, reader.matrix.feature_name)
+    return {
+        "features": found.features,
+        "components": found.components,
+        "singular_values": found.singular_values,
+        "residuals": found.residuals,
+        "score_error": score_tolerance(scaling.precision),
+        "settled": True,
+        "last_change": np.inf,
+        "correlation": None,
+    }
+
+
+def _by_lanczos(
+    reader: _Reader, scaling: Scaling, k: int, h: int | None, options: LanczosOptions
+) -> dict[str, Any]:
+    found = lanczos(
+        reader,
+        scaling,
+        reader.matrix.shape[1],
+        k=k,
+        h=h,
+        tol=options.tol,
+        max_passes=options.max_passes,
+        seed=options.seed,
+        feature_name=reader.matrix.feature_name,
+    )
+    return {
+        "features": found.features,
+        "components": found.components,
+        "singular_values": np.sqrt(found.features.samples * found.eigenvalues),
+        "residuals": found.residuals,
+        "score_error": found.score_error,
+        "settled": found.settled,
+        "last_change": found.last_change,
+        "correlation": None,
+    }
+
+
+def check_k(k: int, limit: int, what: str = "features") -> None:
+    """Refuse k < 1 and k beyond the number of features."""
+    if k < 1:
+        raise RequestError(
+            "bad_k", f"k is {k}; clusters are counted from 1.", "Give --k 1 or more."
+        )
+    if k > limit:
+        raise RequestError(
+            "bad_k",
+            f"k is {k}, but there are only {limit} {what}.",
+            f"Give --k {limit} or less.",
+        )
+
+
+def check_rank(k: int, factor: Factor) -> None:
+    """Refuse k beyond the rank: the components further on are rounding."""
+    rank = factor.rank
+    if k <= rank:
+        return
+    kept = len(factor.singular_values)
+    if rank == kept < len(factor.components):
+        raise RequestError(
+            "bad_k",
+            f"k is {k}, but this factor holds {rank} components.",
+            f"Give --k {rank} or less, or decompose again with a larger --k.",
+        )
+    raise RequestError(
+        "bad_k",
+        f"k is {k}, but the standardised data have rank {rank}.",
+        f"Give --k {rank} or less.",
+    )
+
+
+def fingerprint(matrix: Matrix, probe: NDArray[Any]) -> dict[str, str]:
+    """What a saved factor is compared by: shape, labels, and the data's metadata and probe."""
+    labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
+    described = "\n".join([*matrix.inventory(), probe.dtype.str])
+    data = hashlib.sha256(described.encode())
+    data.update(np.ascontiguousarray(probe).tobytes())
+    return {
+        "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
+        "labels": hashlib.sha256(repr(labels).encode()).hexdigest()[:16],
+        "data": data.hexdigest()[:16],
+    }

@@ -1,0 +1,205 @@
+"""The rank-r factor of the standardised data, and how it follows from a merged state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.streaming.kernels import GramState, Moments
+from kmufs_stream.streaming.scaling import Precision, Scaling
+
+CONSTANT = "constant"
+NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """Rows of the source chosen uniformly by a seeded hash of their numbers.
+
+    Attributes
+    ----------
+    index : (m,) int64, ascending row numbers.
+    values : (m, p) the rows, all features, in the source's dtype.
+    """
+
+    index: NDArray[np.int64]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """The features that carry something, with what standardises them.
+
+    Attributes
+    ----------
+    mean, std : (p,) float64, in the units of the data, ddof 0.
+    usable : (u,) int64, ascending source indices of the features kept.
+    excluded : reason to ascending source indices of the features left out.
+    """
+
+    samples: int
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    usable: NDArray[np.int64]
+    excluded: dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The leading r components of Z = Q S P^T, the standardised data: all that solvers need.
+
+    A = P_k (S_k^2 / n) P_k^T (paper eq. 8 divided by n) is never formed.
+
+    Attributes
+    ----------
+    features : what was standardised, and how.
+    components : (u, r) float64, P: orthonormal columns, the largest entry of each positive.
+    singular_values : (r,) float64, S, falling; singular values of Z, growing as sqrt(n).
+    residuals : (r,) float64, Ritz residuals ||C P_j - lambda_j P_j|| of the correlation matrix C.
+    score_error : bound, or estimate, of the error of the scores a_i; scores nearer are ties.
+    settled : whether the scores had settled within the tolerance asked for.
+    last_change : largest change of a score over the last read; infinite after one read.
+    correlation : (u, u) float64 correlation matrix, where it was formed.
+    sample : uniform sample of rows.
+    method : ``gram``, ``tsqr`` or ``lanczos``.
+    precision : of the products of blocks.
+    passes : reads of the data that it took.
+    fingerprint : of the data that it belongs to.
+    """
+
+    features: Standardised
+    components: NDArray[np.float64]
+    singular_values: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    score_error: float
+    settled: bool
+    last_change: float
+    correlation: NDArray[np.float64] | None
+    sample: RowSample
+    method: str
+    precision: Precision
+    passes: int
+    fingerprint: dict[str, str]
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """(r,) the leading eigenvalues S^2 / n of the correlation matrix."""
+        return self.singular_values**2 / self.features.samples
+
+    @property
+    def rank(self) -> int:
+        """Components that stand above rounding: no k beyond this is answered."""
+        values = self.eigenvalues
+        eps = float(np.finfo(self.precision).eps)
+        return int((values > len(self.components) * eps * values[0]).sum())
+
+
+def components_for(k: int, usable: int) -> int:
+    """How many components a factor for k clusters keeps: r = min(usable, 2k + 1)."""
+    return min(usable, 2 * k + 1)
+
+
+def score_tolerance(precision: Precision) -> float:
+    """Scores closer than this are ties: what rounding alone may make of equal features."""
+    return 1e-6 if precision == "float32" else 1e-12
+
+
+def standardise(
+    moments: Moments,
+    scaling: Scaling,
+    variance: NDArray[np.float64],
+    feature_name: Callable[[int], str],
+) -> Standardised:
+    """Means, standard deviations and usable features from merged moments.
+
+    Parameters
+    ----------
+    variance : (p,) variances of (x - shift) / scale, ddof 0.
+
+    Raises RequestError where values are missing or infinite, all features are constant, there are
+    fewer than two samples, or a variance is beyond what float64 holds.
+    """
+    if moments.count < 2:
+        raise RequestError(
+            "too_few_samples",
+            f"The data have {moments.count} samples.",
+            "Standardising needs at least two.",
+        )
+    if not moments.valid:
+        bad = np.flatnonzero(moments.invalid)
+        first = [f"{feature_name(i)}: {moments.invalid[i]}" for i in bad[:NAMED_AT_MOST]]
+        more = f", and {len(bad) - len(first)} features more" if len(bad) > len(first) else ""
+        raise RequestError(
+            "not_finite",
+            f"{moments.invalid.sum()} values in {len(bad)} of {len(moments.invalid)} features are "
+            f"NaN or infinite ({', '.join(first)}{more}).",
+            "Fill or drop them first; policies for missing values are planned.",
+        )
+    constant = moments.low == moments.high
+    if constant.all():
+        raise RequestError(
+            "all_constant",
+            f"All {len(constant)} features are constant.",
+            "Features that vary are needed.",
+        )
+    usable = np.flatnonzero(~constant)
+    std = scaling.scale * np.sqrt(variance)
+    lost = usable[~(np.isfinite(std[usable]) & (std[usable] > 0))]
+    if len(lost):
+        raise RequestError(
+            "range",
+            f"The variance of {feature_name(int(lost[0]))} is beyond double precision "
+            f"(values from {moments.low[lost[0]]:g} to {moments.high[lost[0]]:g}).",
+            "Rescale or drop that feature.",
+        )
+    mean = scaling.shift + scaling.scale * (moments.total / moments.count)
+    mean[constant] = moments.low[constant]
+    std[constant] = 0.0
+    excluded = {CONSTANT: np.flatnonzero(constant)} if constant.any() else {}
+    return Standardised(moments.count, mean, std, usable, excluded)
+
+
+def correlation_matrix(
+    state: GramState, scaling: Scaling, feature_name: Callable[[int], str]
+) -> tuple[Standardised, NDArray[np.float64]]:
+    """The correlation matrix of the usable features; the state's scatter is used up."""
+    matrix, moments = state.scatter, state.moments
+    count = max(moments.count, 1)
+    centre = moments.total / count
+    matrix /= count
+    for row, c in zip(matrix, centre, strict=True):
+        row -= c * centre
+    features = standardise(moments, scaling, np.maximum(matrix.diagonal(), 0.0), feature_name)
+    if len(features.usable) < len(matrix):
+        matrix = matrix[np.ix_(features.usable, features.usable)]
+    inverse = 1.0 / np.sqrt(matrix.diagonal())
+    matrix *= inverse
+    matrix *= inverse[:, None]
+    np.fill_diagonal(matrix, 1.0)
+    return features, matrix
+
+
+def leading_eigenpairs(
+    matrix: NDArray[np.float64], r: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The r largest eigenvalues, falling, their vectors and residuals. O(u^3)."""
+
+    u = len(matrix)
+    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(u - r, u - 1), check_finite=False)
+    values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1])
+    vectors = orient_columns(vectors)
+    residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
+    return np.maximum(values, 0.0), vectors, residuals
+
+
+def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Columns with their signs chosen so that the largest entry of each is positive."""
+    largest = np.abs(vectors).argmax(axis=0)
+    signs: NDArray[np.float64] = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    return vectors * signs

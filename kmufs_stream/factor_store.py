@@ -1,0 +1,108 @@
+"""Factors on disk: one Zarr group, written and read through xarray."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import Factor, RowSample, Standardised
+from kmufs_stream.output import new_store
+from kmufs_stream.version import __version__
+from kmufs_stream.zarr_io import opened_quietly, written_quietly
+
+FORMAT = "kmufs-factor"
+FORMAT_VERSION = 1
+
+
+def save_factor(factor: Factor, out: Path) -> None:
+    """Write a factor as a Zarr group at ``out``, whole or not at all."""
+    features = factor.features
+    variables: dict[str, Any] = {
+        "components": (("usable", "component"), factor.components),
+        "singular_values": ("component", factor.singular_values),
+        "residuals": ("component", factor.residuals),
+        "usable": ("usable", features.usable),
+        "mean": ("feature", features.mean),
+        "std": ("feature", features.std),
+        "sample_index": ("row", factor.sample.index),
+        "sample": (("row", "feature"), factor.sample.values),
+    }
+    if factor.correlation is not None:
+        variables["correlation"] = (("usable", "usable_too"), factor.correlation)
+    attrs = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "version": __version__,
+        "samples": features.samples,
+        "excluded": json.dumps({r: i.tolist() for r, i in features.excluded.items()}),
+        "score_error": factor.score_error,
+        "settled": factor.settled,
+        "last_change": factor.last_change if np.isfinite(factor.last_change) else None,
+        "method": factor.method,
+        "precision": factor.precision,
+        "passes": factor.passes,
+        "fingerprint": factor.fingerprint,
+    }
+    with new_store(out) as folder, written_quietly():
+        xr.Dataset(variables, attrs=attrs).to_zarr(
+            folder, mode="w", zarr_format=3, consolidated=True
+        )
+
+
+def load_factor(path: Path) -> Factor:
+    """Read a factor. Raises RequestError for anything else, or a format this version is too old for."""
+    if not path.exists():
+        raise RequestError(
+            "not_found",
+            f"The factor {path} does not exist.",
+            "Make it with kmufs-stream decompose.",
+        )
+    try:
+        with opened_quietly():
+            stored = xr.open_zarr(path, chunks=None).load()
+        kind, version = stored.attrs.get("format"), stored.attrs.get("format_version")
+    except Exception as error:
+        raise RequestError(
+            "not_a_factor",
+            f"{path} cannot be read as a factor: {type(error).__name__}: {error}",
+            "Make it with kmufs-stream decompose.",
+        ) from error
+    if kind != FORMAT:
+        raise RequestError(
+            "not_a_factor", f"{path} is not a factor.", "Make one with kmufs-stream decompose."
+        )
+    if version != FORMAT_VERSION:
+        raise RequestError(
+            "factor_format",
+            f"{path} is a factor of format {version}, this version reads {FORMAT_VERSION}.",
+            "Decompose again, or use the version that wrote it "
+            f"({stored.attrs.get('version', 'unknown')}).",
+        )
+    attrs = stored.attrs
+    excluded = json.loads(attrs["excluded"])
+    return Factor(
+        features=Standardised(
+            samples=int(attrs["samples"]),
+            mean=stored["mean"].values,
+            std=stored["std"].values,
+            usable=stored["usable"].values,
+            excluded={r: np.asarray(i, dtype=np.int64) for r, i in excluded.items()},
+        ),
+        components=stored["components"].values,
+        singular_values=stored["singular_values"].values,
+        residuals=stored["residuals"].values,
+        score_error=float(attrs["score_error"]),
+        settled=bool(attrs["settled"]),
+        last_change=np.inf if attrs["last_change"] is None else float(attrs["last_change"]),
+        correlation=stored["correlation"].values if "correlation" in stored else None,
+        sample=RowSample(stored["sample_index"].values, stored["sample"].values),
+        method=str(attrs["method"]),
+        precision=attrs["precision"],
+        passes=int(attrs["passes"]),
+        fingerprint=dict(attrs["fingerprint"]),
+    )

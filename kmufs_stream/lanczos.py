@@ -1,0 +1,436 @@
+"""The leading components of wide data by randomised block Lanczos, one read per step.
+
+C = Z^T Z / n is the correlation matrix of the usable features. Each read multiplies it with a
+block of orthonormal vectors; Rayleigh-Ritz on all blocks so far, orthogonalised in full, gives
+Ritz values and vectors. k separated clusters make k - 1 strong components; the k-th lies in the
+noise, among neighbours so close that no few reads tell them apart. So reading stops on the scores
+a_i = sum_{j<=k} lambda_j P_ij^2, not on residuals alone.
+
+Sources: Golub and Underwood, "The block Lanczos method for computing eigenvalues" (1977); Musco
+and Musco, "Randomized block Krylov methods for stronger and faster approximate singular value
+decomposition" (2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from kmufs_stream.factor import (
+    Standardised,
+    components_for,
+    orient_columns,
+    score_tolerance,
+    standardise,
+)
+from kmufs_stream.streaming.kernels import Kernel, Moments, State
+from kmufs_stream.streaming.products import Product, StartProduct, StartState
+from kmufs_stream.streaming.scaling import Floats, Scaling
+
+Float = NDArray[np.float64]
+
+START_CONDITION = 30.0  # directions of the start block fainter than this lose digits
+ROUNDING = 8.0  # in units of eps * lambda_1: what a product makes of a vector that is none
+MEAN_REACH = {"float32": 16.0, "float64": 2.0**20}  # |mean| / std that costs few enough digits
+LARGE_ENTRY = 2.5  # of a vector not seen yet, in root mean squares of its feature's entries
+CONTINUED = 8  # blocks that an estimate looks ahead
+RANGE_REACH = 2.0**40  # values and spreads up to here are far from overflow, down from underflow
+
+
+class Run(Protocol):
+    """Something that reads all rows once."""
+
+    def __call__(self, kernel: Kernel[State], /) -> State:
+        """The kernel's state after all rows."""
+
+
+@dataclass(frozen=True)
+class Lanczos:
+    """The leading r components of the correlation matrix C, and how far to trust them.
+
+    Attributes
+    ----------
+    features : what was standardised, and how.
+    eigenvalues : (r,) float64, Ritz values, falling.
+    components : (u, r) float64, P: orthonormal Ritz vectors, the largest entry of each positive.
+    residuals : (r,) float64, ||C P_j - lambda_j P_j||.
+    score_error : estimate of the largest error left in the scores; with h, in those of features
+        that may be among the h highest.
+    settled : whether these scores had settled within the tolerance.
+    last_change : their largest change over the last step; infinite where there was one step.
+    passes : reads of the data.
+    """
+
+    features: Standardised
+    eigenvalues: Float
+    components: Float
+    residuals: Float
+    score_error: float
+    settled: bool
+    last_change: float
+    passes: int
+
+
+@dataclass(frozen=True)
+class LanczosBytes:
+    """Upper bounds of the memory that a run takes, for plans.
+
+    Attributes
+    ----------
+    state : one kernel state.
+    update : what one block's update makes beside the state and the scaled block.
+    driver : everything between and during the reads.
+    """
+
+    state: int
+    update: int
+    driver: int
+
+
+def product_block_columns(k: int) -> int:
+    """Columns of a block for k clusters: enough that most data settle in five or six reads."""
+    return k + 22
+
+
+def lanczos_bytes(p: int, block: int, steps: int, block_rows: int, itemsize: int) -> LanczosBytes:
+    """Memory of a run over p features in at most ``steps`` reads.
+
+    Parameters
+    ----------
+    block : columns of a block of vectors, as of ``product_block_columns()``.
+    block_rows : rows of a block of samples.
+    itemsize : bytes of a number in products, 8 or 4.
+    """
+    width = min(block, p)
+    columns = min(p, width * (steps + 1))
+    state = 8 * p * (width + 6)
+    update = itemsize * (width * p + 2 * width * block_rows) + 8 * p
+    driver = 8 * (p * (columns + 8 * width) + 6 * columns**2)
+    return LanczosBytes(state, update, driver)
+
+
+def lanczos(
+    run: Run,
+    scaling: Scaling,
+    p: int,
+    *,
+    k: int,
+    h: int | None,
+    tol: float,
+    max_passes: int,
+    seed: int,
+    feature_name: Callable[[int], str],
+    block: int | None = None,
+) -> Lanczos:
+    """Read until the scores for k clusters have settled.
+
+    Parameters
+    ----------
+    run : performs one read.
+    p : features of the source.
+    k : components that make the scores; r = ``components_for(k, u)`` are returned.
+    h : how many features are to be chosen: only scores that may be among the h highest have to
+        settle. None: all have to.
+    tol : a score has settled when its change over one step, and the estimate of its error, are
+        below this.
+    max_passes : reads at most; at least 1.
+    seed : of the random vectors.
+    block : columns of a block, ``product_block_columns(k)`` by default; at least r.
+
+    Raises RequestError as ``standardise()`` does. O(n p block) per read and O(u (block reads)^2)
+    between reads in all; memory as ``lanczos_bytes()`` says.
+    """
+    rng = np.random.default_rng(seed)
+    width = min(block or product_block_columns(k), p)
+    # A block as wide as the data spans everything: no need to draw it.
+    start = np.eye(p) if width == p else rng.standard_normal((width, p))
+    start = start.astype(scaling.precision)
+    state = run(StartProduct(scaling, start))
+    features, vectors, images = _start(state, scaling, start, feature_name)
+    values_as_they_are = _plain(features, state.moments, scaling)
+    del state, start
+
+    space = Krylov(vectors, width, max_passes, float(np.finfo(scaling.precision).eps), rng)
+    r = components_for(k, len(features.usable))
+    scores: Float | None = None
+    for passes in range(1, max_passes + 1):
+        space.extend(images)
+        ritz = RitzPairs.of(space, r)
+        previous, scores = scores, ritz.scores(k)
+        errors = score_errors(space, ritz, k)
+        counted = contenders(scores, errors, h)
+        error = float(errors[counted].max()) + score_tolerance(scaling.precision)
+        change = np.inf if previous is None else float(np.abs(scores - previous)[counted].max())
+        complete = space.invariant and len(ritz.values) == r
+        settled = complete or (change < tol and error < tol)
+        if settled or passes == max_passes:
+            break
+        images = _images(
+            run, space.newest, features, None if values_as_they_are else scaling, scaling.precision
+        )
+    return Lanczos(
+        features,
+        ritz.values,
+        orient_columns(ritz.vectors),
+        ritz.residuals,
+        error,
+        settled,
+        change,
+        passes,
+    )
+
+
+def _start(
+    state: StartState,
+    scaling: Scaling,
+    start: Floats,
+    feature_name: Callable[[int], str],
+) -> tuple[Standardised, Float, Float]:
+    """From the first read: orthonormal vectors, (u, b), and their images under C.
+
+    With b = (x - shift) / scale, m its mean and D one over its standard deviation,
+    C = D (B^T B / n - m m^T) D, so G in the coordinates of b stands for D^-1 G in those of C.
+    """
+    count = max(state.moments.count, 1)
+    mean = state.moments.total / count
+    variance = np.maximum(state.squares / count - mean**2, 0.0)
+    features = standardise(state.moments, scaling, variance, feature_name)
+    usable = features.usable
+    std = np.sqrt(variance[usable])
+    drawn = start.astype(np.float64)
+    products = state.product[:, usable] / count - np.outer(drawn @ mean, mean[usable])
+    vectors = (drawn[:, usable] * std).T
+    images = (products / std).T
+    lengths = np.linalg.norm(vectors, axis=0)
+    some = lengths > 0
+    vectors, images = vectors[:, some] / lengths[some], images[:, some] / lengths[some]
+    left, weights, right = scipy.linalg.svd(vectors, full_matrices=False, check_finite=False)
+    clear = weights > weights[0] / START_CONDITION
+    return features, left[:, clear], images @ (right[clear].T / weights[clear])
+
+
+def _plain(features: Standardised, moments: Moments, scaling: Scaling) -> bool:
+    """Whether products may take the values as they are, neither shifted nor scaled."""
+    mean, std = features.mean[features.usable], features.std[features.usable]
+    reach = max(float(np.abs(moments.low).max()), float(np.abs(moments.high).max()))
+    near = bool((np.abs(mean) <= MEAN_REACH[scaling.precision] * std).all())
+    return near and reach <= RANGE_REACH and float(std.min()) >= 1 / RANGE_REACH
+
+
+def _images(
+    run: Run, vectors: Float, features: Standardised, scaling: Scaling | None, precision: str
+) -> Float:
+    """C times a block of vectors, (u, b): one read."""
+    usable, n = features.usable, features.samples
+    mean, std = features.mean, features.std[features.usable]
+    if scaling is not None:
+        mean, std = (mean - scaling.shift) / scaling.scale, std / scaling.scale[usable]
+    block = np.zeros((vectors.shape[1], len(mean)), precision)
+    block[:, usable] = (vectors / std[:, None]).T
+    # From the rounded block: what is subtracted is then the mean of what is projected.
+    centre = block[:, usable].astype(np.float64) @ mean[usable]
+    state = run(Product(block, centre, scaling))
+    images = state.product[:, usable].T
+    images -= np.outer(mean[usable], state.total)
+    images /= n * std[:, None]
+    return np.asfortranarray(images)
+
+
+class Krylov:
+    """Orthonormal vectors, block after block, and C projected on them.
+
+    Attributes
+    ----------
+    vectors : (u, size) float64, orthonormal; the images of the first ``done`` are known.
+    coupling : (size, done) float64, vectors^T C vectors[:, :done]; C times those vectors is
+        ``vectors @ coupling`` up to rounding.
+    invariant : C maps the span of the vectors into itself up to rounding.
+    """
+
+    def __init__(
+        self, start: Float, width: int, steps: int, eps: float, rng: np.random.Generator
+    ) -> None:
+        u = len(start)
+        capacity = min(u, width * (steps + 1))
+        self._vectors = np.empty((u, capacity), order="F")
+        self._coupling = np.zeros((capacity, capacity))
+        self._width, self._eps, self._rng = width, eps, rng
+        self._old, self.done, self.size = 0, 0, start.shape[1]
+        self._vectors[:, : self.size] = start
+        self.invariant = False
+
+    @property
+    def vectors(self) -> Float:
+        return self._vectors[:, : self.size]
+
+    @property
+    def coupling(self) -> Float:
+        return self._coupling[: self.size, : self.done]
+
+    @property
+    def newest(self) -> Float:
+        """The block whose images are to be found."""
+        return self._vectors[:, self.done : self.size]
+
+    @property
+    def noise(self) -> float:
+        """Length of what rounding makes of a vector that should be none."""
+        known = self._coupling[: self.done, : self.done]
+        return ROUNDING * self._eps * float(np.linalg.norm(known, 2))
+
+    def extend(self, images: Float) -> None:
+        """Take C times the newest block, which is used up, and add the next block."""
+        old, size = self.done, self.size
+        self._old, self.done = old, size
+        self._coupling[:size, old:size] = _project_out(self.vectors, images)
+        room = len(self._vectors) - size
+        following, upper = _independent(images, self.vectors, self.noise, room)
+        rank = len(upper)
+        self.invariant = rank == 0
+        self._coupling[size : size + rank, old:size] = upper
+        self._append(following)
+        # Random vectors in place of what was dependent may meet what the start block missed.
+        missing = min(self._width, room) - rank
+        if missing > 0:
+            fresh = self._rng.standard_normal((len(self._vectors), missing))
+            self._append(_independent(fresh, self.vectors, 0.0, missing)[0])
+
+    def continued(self, k: int) -> tuple[Float, Float, Float]:
+        """Leading eigenpairs of the projected C, continued by CONTINUED blocks.
+
+        Returns the k + 1 largest eigenvalues, falling, the (size, k) coordinates that the k
+        leading vectors have in this space, and the (k,) lengths that they have beyond it.
+        """
+        old, done, size = self._old, self.done, self.size
+        width = size - done
+        total = size + (CONTINUED - 1) * width
+        known, onward = self.coupling[:done], self.coupling[done:]
+        middle = step = 0.0  # where nothing leads on, nothing is expected beyond
+        if onward.any():
+            middle = float(np.trace(known[old:, old:])) / (done - old)
+            step = float(np.linalg.norm(onward)) / width**0.5
+        square = np.diag(np.full(total, middle))
+        square[:done, :done] = (known + known.T) / 2
+        square[done:size, :done] = onward
+        # Only the lower triangle is read.
+        rows = np.arange(size, total)
+        square[rows, rows - width] = step
+        pairs = min(k + 1, total)
+        values, vectors = scipy.linalg.eigh(
+            square, subset_by_index=(total - pairs, total - 1), check_finite=False
+        )
+        inside = vectors[:size, ::-1][:, :k]
+        beyond = np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->j", inside, inside), 0.0))
+        return np.maximum(values[::-1], 0.0), inside, beyond
+
+    def _append(self, block: Float) -> None:
+        size = self.size + block.shape[1]
+        self._vectors[:, self.size : size] = block
+        self.size = size
+
+
+def _project_out(basis: Float, block: Float) -> Float:
+    """Make a block orthogonal to an orthonormal basis, in place; returns what it had of it."""
+    first = basis.T @ block
+    block -= basis @ first
+    second = basis.T @ block  # twice is enough (Kahan and Parlett)
+    block -= basis @ second
+    coefficients: Float = first + second
+    return coefficients
+
+
+def _independent(block: Float, basis: Float, noise: float, room: int) -> tuple[Float, Float]:
+    """Orthonormal Q, orthogonal to the basis, and R with Q R = the block up to noise.
+
+    The block is orthogonal to the basis but for rounding; Q has at most ``room`` columns.
+    """
+    q, upper, order = scipy.linalg.qr(block, mode="economic", pivoting=True, check_finite=False)
+    rank = min(int((np.abs(np.diag(upper)) > noise).sum()), room)
+    unordered = np.empty((rank, block.shape[1]))
+    unordered[:, order] = upper[:rank]
+    # A faint direction still carries some of the basis, grown by its normalisation.
+    clean = np.asarray(q[:, :rank], np.float64)
+    _project_out(basis, clean)
+    final, rest = scipy.linalg.qr(clean, mode="economic", check_finite=False)
+    return np.asarray(final, np.float64), rest @ unordered
+
+
+@dataclass(frozen=True)
+class RitzPairs:
+    """The leading Ritz pairs of a Krylov space.
+
+    Attributes
+    ----------
+    values : (r,) float64, falling, at least 0.
+    vectors : (u, r) float64, orthonormal.
+    residuals : (r,) float64, ||C v - value v||.
+    directions : (size, r) float64, C v - value v in the coordinates of the space.
+    """
+
+    values: Float
+    vectors: Float
+    residuals: Float
+    directions: Float
+
+    @classmethod
+    def of(cls, space: Krylov, r: int) -> RitzPairs:
+        """The r leading pairs, or as many as the space has."""
+        coupling, done = space.coupling, space.done
+        square = coupling[:done]
+        values, mix = np.linalg.eigh((square + square.T) / 2)
+        values, mix = values[::-1][:r], mix[:, ::-1][:, :r]
+        directions = coupling @ mix
+        directions[:done] -= mix * values
+        residuals = np.linalg.norm(directions, axis=0)
+        vectors = space.vectors[:, :done] @ mix
+        return cls(np.maximum(values, 0.0), vectors, residuals, directions)
+
+    def scores(self, k: int) -> Float:
+        """(u,) sums of value v_i^2 over the k leading pairs."""
+        leading: Float = self.vectors[:, :k] ** 2 @ self.values[:k]
+        return leading
+
+
+def score_errors(space: Krylov, ritz: RitzPairs, k: int) -> Float:
+    """(u,) estimates of the errors of the scores: what more reads would change.
+
+    The recurrence is continued by CONTINUED steps with the mean of its latest coefficients, which
+    is where those of a noise spectrum tend to. The scores of the k leading vectors that this has
+    show how far the present ones are off: outright along the vectors that there are already;
+    along those not there yet by a length, spread over the features as the k-th Ritz vector and
+    those after it are. A length is never below what rounding makes: noise over gap (Davis and
+    Kahan).
+    """
+    u = len(ritz.vectors)
+    if len(ritz.values) < k:
+        return np.ones(u)
+    values, inside, beyond = space.continued(k)
+    next_value = values[k] if len(values) > k else 0.0
+    values = values[:k]
+    rounding = space.noise / np.maximum(values - next_value, space.noise)
+    beyond = np.minimum(np.hypot(beyond, rounding), 1.0)
+    grown = space.vectors @ inside
+    moved = np.abs(grown**2 @ values - ritz.scores(k))
+    edge = ritz.vectors[:, k - 1 :]
+    unseen = LARGE_ENTRY * np.sqrt(np.einsum("ij,ij->i", edge, edge) / edge.shape[1])
+    np.abs(grown, out=grown)
+    crossed = grown @ (values * beyond) * 2 * unseen
+    errors: Float = np.minimum(moved + crossed + unseen**2 * (values @ beyond**2), 1.0)
+    return errors
+
+
+def contenders(scores: Float, errors: Float, h: int | None) -> NDArray[np.bool_]:
+    """Features whose scores, wrong by up to their errors, may be among the h highest.
+
+    All of them without h.
+    """
+    if h is None or h >= len(scores):
+        return np.ones(len(scores), bool)
+    least = np.partition(scores - errors, -h)[-h]
+    counted: NDArray[np.bool_] = scores + errors >= least
+    return counted

@@ -1,0 +1,113 @@
+"""Stores that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from kmufs_stream.errors import BrokenError, RequestError
+
+ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+
+
+def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
+    """Refuse an output that cannot or must not be written, before anything is computed.
+
+    Raises RequestError: it exists (without ``overwrite``, or is no Zarr store), it and an input
+    lie one in the other, its folder does not exist or cannot be written to.
+    """
+    _repair(out)
+    place = out.resolve()
+    for path in inputs:
+        source = path.resolve()
+        if place == source or source in place.parents or place in source.parents:
+            how = "is" if place == source else "lies inside" if source in place.parents else "holds"
+            raise RequestError(
+                "output_is_input",
+                f"The output {out} {how} the input {path}.",
+                "Choose another --out.",
+            )
+    if not place.parent.is_dir():
+        raise RequestError(
+            "no_folder",
+            f"The folder {place.parent} of the output does not exist.",
+            "Create it, or choose another --out.",
+        )
+    if out.exists():
+        if not overwrite:
+            raise RequestError(
+                "output_exists", f"The output {out} exists.", "Say --overwrite, or choose --out."
+            )
+        if not out.is_dir() or not any((out / mark).exists() for mark in ZARR_MARKS):
+            raise RequestError(
+                "output_exists",
+                f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
+                "Choose another --out, or remove it yourself.",
+            )
+    if not _writable(place.parent):
+        raise RequestError(
+            "not_writable",
+            f"The folder {place.parent} of the output cannot be written to.",
+            "Choose another --out, or change the folder's permissions.",
+        )
+
+
+@contextlib.contextmanager
+def new_store(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` that takes its place when the block ends, and is gone if it fails.
+
+    An older ``out`` is renamed aside, the new one renamed in, the old one removed; after a crash
+    between, the next :func:`check_output` puts the old one back.
+    """
+    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    previous = _previous(out)
+    try:
+        partial.mkdir()
+        yield partial
+        if out.exists():
+            out.rename(previous)
+        partial.rename(out)
+    except OSError as error:
+        raise BrokenError(
+            "write_failed",
+            f"Writing {out} failed: {error.strerror or error}.",
+            "Make room or repair the disk, or choose another --out; nothing was changed.",
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        if previous.exists() and not out.exists():
+            previous.rename(out)
+        shutil.rmtree(previous, ignore_errors=True)
+
+
+def _previous(out: Path) -> Path:
+    return out.with_name(f".{out.name}.previous")
+
+
+def _repair(out: Path) -> None:
+    """Undo what a crash left: put an older output back, remove partial ones of dead processes."""
+    previous = _previous(out)
+    with contextlib.suppress(OSError):  # a folder that cannot be written is reported by the check
+        if previous.exists() and not out.exists():
+            previous.rename(out)
+        shutil.rmtree(previous, ignore_errors=True)
+        for partial in out.parent.glob(f".{out.name}.partial-*"):
+            owner = partial.name.rpartition("-")[2]
+            if owner.isdigit() and not psutil.pid_exists(int(owner)):
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a file can be made there: asking the file system beats reading permissions."""
+    trial = folder / f".kmufs-stream-{os.getpid()}"
+    try:
+        trial.touch()
+        trial.unlink()
+    except OSError:
+        return False
+    return True

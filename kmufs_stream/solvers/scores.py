@@ -1,0 +1,98 @@
+"""Feature scores (the diagonal of A) and their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Float = npt.NDArray[np.float64]
+
+
+def feature_scores(components: Float, eigenvalues: Float, k: int) -> Float:
+    """Score every feature: the share of its variance that the leading k components explain.
+
+    ``a_i = sum_{j<k} lambda_j P_ij^2``, the diagonal of ``A = P_k diag(lambda) P_k^T``.
+
+    Parameters
+    ----------
+    components : float array, shape (p, r), r >= k
+        Orthonormal columns P, by falling eigenvalue.
+    eigenvalues : float array, shape (r,)
+        ``lambda_j = s_j^2 / n``, s the singular values of the standardised data.
+    k : int
+        Number of leading components to use.
+
+    Returns
+    -------
+    float64 array, shape (p,)
+
+    Raises
+    ------
+    ValueError
+        Shapes that disagree, or k outside 1..r.
+
+    Notes
+    -----
+    O(p k). The objective of Sun, Ding and Fan (arXiv 2411.15197) with a 0/1 selection matrix is
+    the sum of the chosen ``a_i``.
+    """
+    components = np.asarray(components, dtype=np.float64)
+    eigenvalues = np.asarray(eigenvalues, dtype=np.float64)
+    if components.ndim != 2 or eigenvalues.shape != components.shape[1:]:
+        raise ValueError(
+            f"components of shape {components.shape} need {components.shape[-1]} eigenvalues, "
+            f"not an array of shape {eigenvalues.shape}"
+        )
+    if not 1 <= k <= eigenvalues.size:
+        raise ValueError(f"k is {k}; it must lie between 1 and {eigenvalues.size}")
+    leading = components[:, :k]
+    scores: Float = np.einsum("ij,ij,j->i", leading, leading, eigenvalues[:k])
+    return scores
+
+
+def ranking(scores: Float, tolerance: float) -> npt.NDArray[np.int64]:
+    """Order features by falling score, ties by lower index.
+
+    Walk down the sorted scores. The first score of a run is its anchor; every score within
+    ``tolerance`` of the anchor (bound included) ties with it, the next one anchors a new run.
+    So all members of a tie lie within one tolerance of each other, however long a chain of close
+    neighbours is.
+
+    Parameters
+    ----------
+    scores : float array, shape (p,)
+    tolerance : float
+        Absolute; 0 ties equal scores only.
+
+    Returns
+    -------
+    int64 array, shape (p,)
+        A permutation of ``range(p)``, best first.
+
+    Raises
+    ------
+    ValueError
+        Scores not one-dimensional or not finite, or a tolerance that is negative or NaN.
+
+    Notes
+    -----
+    O(p log p).
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim != 1 or not np.isfinite(scores).all():
+        raise ValueError("scores must be a one-dimensional array of finite numbers")
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance is {tolerance}; it must be 0 or more")
+    order = np.argsort(-scores, kind="stable").astype(np.int64)
+    falling = scores[order]
+    close = falling[:-1] - falling[1:] <= tolerance
+    # A run can only begin where a score is close to the next: all others stay as sorted.
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], close, [False])).astype(np.int8)))
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        start = int(first)
+        while start < last:
+            chain = falling[start : last + 1]
+            stop = start + int(np.searchsorted(chain[0] - chain, tolerance, side="right"))
+            order[start:stop].sort()
+            start = stop
+    return order

@@ -1,0 +1,32 @@
+"""Blocks that stay in memory between reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.sources.matrix import Rows
+
+
+class CachedRows:
+    """Rows whose blocks before row ``limit`` are read once and then kept as they were read."""
+
+    def __init__(self, rows: Rows, limit: int) -> None:
+        self._rows = rows
+        self._limit = limit
+        self._blocks: dict[tuple[int, int], NDArray[Any]] = {}
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """See Rows."""
+        if stop > self._limit:
+            return self._rows.read(start, stop)
+        block = self._blocks.get((start, stop))
+        if block is None:
+            block = self._blocks[start, stop] = self._rows.read(start, stop)
+        return block
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        return self._rows.take(start, stop, columns)

@@ -1,0 +1,42 @@
+"""How much memory there is, and how much this process has used at its peak."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import psutil
+
+CGROUP_LIMITS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+)
+
+
+def available_memory() -> int:
+    """Bytes that this process may still take, control groups included."""
+    free = int(psutil.virtual_memory().available)
+    for limit_file, used_file in CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no such group, or no limit ("max")
+            limit = int(Path(limit_file).read_text())
+            free = min(free, max(limit - int(Path(used_file).read_text()), 0))
+    return free
+
+
+def peak_memory() -> int:
+    """Peak resident bytes of this process so far."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    if sys.platform == "linux":
+        # Not getrusage: its peak outlives exec, and so includes the parent's.
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,367 @@
+"""What will run, and what it will take: decided before any value is read.
+
+Method, precision, block rows and partitions follow from the store, k, h and the options alone;
+only threads and what stays cached follow from the memory that there is. So results do not depend
+on the machine's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from dask.utils import format_bytes, parse_bytes
+
+from kmufs_stream.blas import usable_cores
+from kmufs_stream.errors import RequestError
+from kmufs_stream.streaming.memory import available_memory
+from kmufs_stream.streaming.sample import sample_size
+from kmufs_stream.streaming.scaling import PROBE_PLACES, PROBE_ROWS, Precision
+
+MB = 10**6
+BASELINE = 300 * MB  # interpreter, libraries, BLAS buffers, allocator slack
+GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
+BLOCK_BYTES = 16 * MB
+LARGE_BLOCK_BYTES = 64 * MB
+PARTITION_BYTES = 256 * MB
+PARTITIONS = 32  # at least, where there are that many blocks: keeps many threads busy
+MAX_PARTITIONS = 4096  # keeps the graph small
+OUTPUT_CHUNK_BYTES = 20 * MB
+DECODED_AT_ONCE = 10  # chunks that zarr fetches and decodes together, per read
+
+
+@dataclass(frozen=True)
+class Table:
+    """The facts about a matrix that a plan follows from; see Matrix for their meaning."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    stored_itemsize: int
+    chunk_rows: int
+    chunk_columns: int
+    shard_rows: int
+    in_memory: bool
+
+    @property
+    def row_bytes(self) -> int:
+        return self.shape[1] * self.dtype.itemsize
+
+    def read_bytes(self, rows: int) -> int:
+        """Peak bytes of reading ``rows`` rows: the rows, and the chunks decoded on the way."""
+        if self.in_memory:
+            return 0
+        p, itemsize = self.shape[1], self.stored_itemsize
+        wide = -(-p // self.chunk_columns) * self.chunk_columns
+        covered = -(-rows // self.chunk_rows) * self.chunk_rows * wide * itemsize
+        chunk = self.chunk_rows * self.chunk_columns * itemsize
+        decoding = 2 * min(DECODED_AT_ONCE * chunk, covered)
+        unpacked = rows * self.row_bytes if itemsize != self.dtype.itemsize else 0
+        return rows * p * itemsize + decoding + unpacked
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes that a route to the factor takes beside the blocks, and how often it reads.
+
+    Attributes
+    ----------
+    state : one partition's state.
+    update : made and dropped while a block is taken in.
+    driver : held between and during the reads.
+    finish : peak of the in-memory stage after the last read.
+    kept : what the factor holds on to.
+    reads : passes over the data, at most.
+    """
+
+    state: int
+    update: int
+    driver: int
+    finish: int
+    kept: int
+    reads: int
+
+
+Costs = Mapping[str, Callable[[int, int], Cost]]
+"""Per method, its cost from block rows and bytes of a number in block products."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a plan is asked for.
+
+    Attributes
+    ----------
+    h : features to select, 0 for a factor alone.
+    solver_bytes : working memory of the solver.
+    copies : whether the selected columns are written.
+    method : ``auto``, or a key of the costs.
+    memory : budget; None for half of what is available.
+    threads : block tasks side by side; None for all cores.
+    precision : ``auto``, ``float32`` or ``float64``.
+    """
+
+    h: int = 0
+    solver_bytes: int = 0
+    copies: bool = False
+    method: str = "auto"
+    memory: str | int | None = None
+    threads: int | None = None
+    precision: str = "auto"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a factor is computed and a subset written, with its predicted peak memory.
+
+    Attributes
+    ----------
+    reads : passes over the data for the factor, at most.
+    cached_rows : rows that stay in memory between reads.
+    peak : upper bound of the process's resident bytes: the largest of ``stages``.
+    stages : bytes by stage, baseline included.
+    rejected : per method that does not run, why.
+    concessions : what was given up to fit the budget.
+    """
+
+    table: Table
+    method: str
+    precision: Precision
+    block_rows: int
+    blocks_per_partition: int
+    threads: int
+    budget: int
+    peak: int
+    stages: dict[str, int]
+    reads: int
+    cached_rows: int
+    output_bytes: int
+    output_chunk_rows: int
+    rejected: dict[str, str]
+    concessions: tuple[str, ...]
+
+    @property
+    def partitions(self) -> list[range]:
+        """Per partition, the first rows of its blocks."""
+        n = self.table.shape[0]
+        rows = self.block_rows * self.blocks_per_partition
+        return [range(a, min(a + rows, n), self.block_rows) for a in range(0, n, rows)]
+
+
+def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
+    """Choose how to run.
+
+    Under a tight budget it gives up, in this order: the cache, threads, then, for an explicit
+    ``memory`` only, block rows, then ``gram``.
+
+    Raises RequestError for options out of range, and where nothing fits, with the sizes.
+    """
+    explicit = parse_memory(demand.memory)
+    budget = explicit if explicit is not None else available_memory() // 2
+    if demand.threads is not None and demand.threads < 1:
+        raise RequestError(
+            "bad_option", f"{demand.threads} threads cannot work.", "Give --threads 1 or more."
+        )
+    wanted = demand.threads or usable_cores()
+    methods, rejected = _methods(table, costs, demand.method)
+    smallest: _Sizing | None = None
+    for method in methods if explicit is not None else methods[:1]:
+        precision = resolve_precision(
+            "float64" if method == "tsqr" else demand.precision, table.dtype
+        )
+        sizes = list(_block_sizes(table, method, precision))
+        for block_rows in sizes if explicit is not None else sizes[:1]:
+            sizing = _Sizing(table, costs[method], demand, precision, block_rows)
+            smallest = sizing
+            if sizing.peak(1) > budget:
+                continue
+            most = min(wanted, sizing.partitions)
+            threads = next(t for t in range(most, 0, -1) if sizing.peak(t) <= budget)
+            given_up = []
+            if threads < most:
+                given_up.append(f"{threads} of {most} threads")
+            if block_rows < sizes[0]:
+                given_up.append(f"blocks of {block_rows} rows, not {sizes[0]}")
+            if method != methods[0]:
+                given_up.append(f"{method}, not {methods[0]}")
+                rejected = {**rejected, methods[0]: "does not fit the budget"}
+            return sizing.plan(method, threads, budget, rejected, tuple(given_up))
+    assert smallest is not None
+    raise _does_not_fit(smallest, budget, explicit is not None)
+
+
+def resolve_precision(precision: str, dtype: np.dtype[Any]) -> Precision:
+    """``auto`` is float32 wherever it holds every value of the dtype exactly."""
+    if precision == "auto":
+        return "float32" if np.can_cast(dtype, np.float32, "safe") else "float64"
+    if precision not in ("float32", "float64"):
+        raise RequestError(
+            "bad_option",
+            f"Precision {precision!r} is unknown.",
+            "Choose auto, float32 or float64.",
+        )
+    return cast(Precision, precision)
+
+
+def parse_memory(memory: str | int | None) -> int | None:
+    """Bytes from a size such as 2GB (decimal) or 2GiB; None for the default."""
+    if memory is None:
+        return None
+    try:
+        budget = int(parse_bytes(memory))
+    except ValueError:
+        budget = 0
+    if budget <= 0:
+        raise RequestError(
+            "bad_option",
+            f"Memory {memory!r} is not a size.",
+            "Write it like 500MB, 2GB or 2GiB.",
+        )
+    return budget
+
+
+def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[str, str]]:
+    """Methods to try in turn, and why the others are not."""
+    if method != "auto":
+        if method not in costs:
+            raise RequestError(
+                "bad_option",
+                f"Method {method!r} is unknown.",
+                f"Choose auto, {' or '.join(costs)}.",
+            )
+        return [method], {other: f"{method} was asked for" for other in costs if other != method}
+    p = table.shape[1]
+    rejected = {"tsqr": "runs only when asked for"}
+    if p <= GRAM_FEATURES:
+        return ["gram", "lanczos"], {**rejected, "lanczos": "one read is enough: gram"}
+    return ["lanczos"], {**rejected, "gram": f"{p} features are more than {GRAM_FEATURES}"}
+
+
+def _block_sizes(table: Table, method: str, precision: Precision) -> Iterator[int]:
+    """Block rows, falling: whole chunks, or shards where these are small."""
+    small = table.shard_rows * table.row_bytes <= LARGE_BLOCK_BYTES
+    unit = table.shard_rows if small else table.chunk_rows
+    row = table.shape[1] * np.dtype(precision).itemsize
+    if method == "lanczos":
+        target = LARGE_BLOCK_BYTES // 2
+    else:
+        # Adding a block's p x p product to the state must cost little beside making it.
+        target = min(max(4 * table.shape[1] * row, BLOCK_BYTES), LARGE_BLOCK_BYTES)
+    units = max(min(target // row, table.shape[0] + unit - 1) // unit, 1)
+    while units > 1:
+        yield units * unit
+        units //= 2
+    yield unit
+    if unit > table.chunk_rows:
+        yield table.chunk_rows
+
+
+class _Sizing:
+    """The sizes of one way to run, as they follow from the number of threads."""
+
+    def __init__(
+        self,
+        table: Table,
+        cost: Callable[[int, int], Cost],
+        demand: Demand,
+        precision: Precision,
+        block_rows: int,
+    ) -> None:
+        n, p = table.shape
+        itemsize = np.dtype(precision).itemsize
+        blocks = max(-(-n // block_rows), 1)
+        several = min(blocks // PARTITIONS, -(-PARTITION_BYTES // (block_rows * table.row_bytes)))
+        self.table, self.demand, self.precision = table, demand, precision
+        self.block_rows = block_rows
+        self.blocks_per_partition = max(several, -(-blocks // MAX_PARTITIONS), 1)
+        self.partitions = -(-blocks // self.blocks_per_partition)
+        self.cost = cost(min(block_rows, n), itemsize)
+        self.sample = sample_size(n, table.row_bytes) * table.row_bytes
+        self.chunk_rows = _output_chunk_rows(table, demand.h)
+        rows = min(block_rows, n)
+        # In float64 at worst: what float32 cannot hold falls back to it.
+        self.block = table.read_bytes(rows) + rows * p * 8 + self.cost.update
+        probe = min(n, PROBE_PLACES * PROBE_ROWS) * p * (table.dtype.itemsize + 4 * 8)
+        chunk = self.chunk_rows * demand.h * table.stored_itemsize
+        # The chunk, a block's share of it, and what encoding makes of it.
+        self.copy = 3 * chunk + table.read_bytes(rows) if demand.copies else 0
+        self.fixed = {"probe": BASELINE + probe}
+
+    def live_states(self, threads: int) -> int:
+        """Partition states that are alive at once: being folded, merged, or waiting to be."""
+        return min(2 * self.partitions, 2 * threads + self.partitions.bit_length())
+
+    def stages(self, threads: int) -> dict[str, int]:
+        cost = self.cost
+        kept = BASELINE + self.sample + cost.kept
+        states = self.live_states(threads) * cost.state
+        return self.fixed | {
+            "pass": BASELINE + self.sample + cost.driver + threads * self.block + states,
+            "factor": BASELINE + 2 * self.sample + cost.finish,
+            "solver": kept + self.demand.solver_bytes,
+            "write": kept + threads * self.copy,
+        }
+
+    def peak(self, threads: int) -> int:
+        return max(self.stages(threads).values())
+
+    def plan(
+        self,
+        method: str,
+        threads: int,
+        budget: int,
+        rejected: dict[str, str],
+        concessions: tuple[str, ...],
+    ) -> Plan:
+        table, stages = self.table, self.stages(threads)
+        cached = 0
+        if self.cost.reads > 1 and not table.in_memory:
+            spare = (budget - stages["pass"]) // table.row_bytes
+            cached = min(max(spare, 0) // self.block_rows * self.block_rows, table.shape[0])
+            stages["pass"] += cached * table.row_bytes
+            if cached < table.shape[0]:
+                part = f"{cached} of {table.shape[0]} rows" if cached else "no rows"
+                concessions = (f"{part} cached between reads", *concessions)
+        return Plan(
+            table=table,
+            method=method,
+            precision=self.precision,
+            block_rows=self.block_rows,
+            blocks_per_partition=self.blocks_per_partition,
+            threads=threads,
+            budget=budget,
+            peak=max(stages.values()),
+            stages=stages,
+            reads=self.cost.reads,
+            cached_rows=cached,
+            output_bytes=(
+                table.shape[0] * self.demand.h * table.stored_itemsize if self.demand.copies else 0
+            ),
+            output_chunk_rows=self.chunk_rows,
+            rejected=rejected,
+            concessions=concessions,
+        )
+
+
+def _output_chunk_rows(table: Table, h: int) -> int:
+    """Rows of a subset's chunk: tens of MB, in whole source chunks where these are small."""
+    n = table.shape[0]
+    rows = max(OUTPUT_CHUNK_BYTES // (max(h, 1) * table.stored_itemsize), 1)
+    if rows >= table.chunk_rows:
+        rows = rows // table.chunk_rows * table.chunk_rows
+    return max(min(rows, n), 1)
+
+
+def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
+    peak, stages = sizing.peak(1), sizing.stages(1)
+    given = "--memory" if explicit else "half of the memory available"
+    sizes = ", ".join(f"{stage} {format_bytes(size)}" for stage, size in stages.items())
+    remedy = f"Give --memory {-(-peak // MB)}MB or more"
+    if sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
+        remedy += "; one chunk spans all rows, chunks of fewer rows would need less"
+    return RequestError(
+        "does_not_fit",
+        f"At least {format_bytes(peak)} are needed, {given} is {format_bytes(budget)} ({sizes}).",
+        remedy + ".",
+    )

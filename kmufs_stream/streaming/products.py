@@ -1,0 +1,130 @@
+"""Products of the data with a block of vectors: the reads of a Lanczos iteration.
+
+Blocks of vectors are stored as rows, (b, p): BLAS is faster on such thin products, and sums over
+blocks of samples run along memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.streaming.kernels import Moments
+from kmufs_stream.streaming.scaling import Floats, Scaling
+
+Float = NDArray[np.float64]
+
+SQUARED_ROWS = 256  # summed in the precision of the products before float64 takes over
+
+
+@dataclass
+class StartState:
+    """Moments, sums of squares, and the product with the start block.
+
+    Attributes
+    ----------
+    moments : counts, sums and ranges.
+    squares : (p,) float64, sums of b^2 with b = (x - shift) / scale.
+    product : (b, p) float64, G B^T B.
+    """
+
+    moments: Moments
+    squares: Float
+    product: Float
+
+
+@dataclass(frozen=True)
+class StartProduct:
+    """Moments, squares and G B^T B of the shifted, scaled rows B: the first read.
+
+    Parameters
+    ----------
+    vectors : (b, p) the start block G, in the scaling's precision.
+
+    O(rows p b) per block; the state takes 8 p (b + 5) bytes. Once a value is not finite the
+    products stop and only the counts go on.
+    """
+
+    scaling: Scaling
+    vectors: Floats
+
+    def init(self) -> StartState:
+        b, p = self.vectors.shape
+        return StartState(Moments.empty(p), np.zeros(p), np.zeros((b, p)))
+
+    def update(self, state: StartState, values: NDArray[Any], start: int) -> StartState:
+        block = self.scaling.block(values)
+        state.moments.add(block, len(values))
+        rows = block.values
+        if rows is not None and state.moments.valid:
+            for a in range(0, len(rows), SQUARED_ROWS):
+                slab = rows[a : a + SQUARED_ROWS]
+                state.squares += np.einsum("ij,ij->j", slab, slab)
+            vectors = self.vectors.astype(rows.dtype, copy=False)
+            state.product += (vectors @ rows.T) @ rows
+        return state
+
+    def merge(self, a: StartState, b: StartState) -> StartState:
+        return StartState(a.moments.merged(b.moments), a.squares + b.squares, a.product + b.product)
+
+
+@dataclass
+class ProductState:
+    """The product of a centred projection with the data.
+
+    Attributes
+    ----------
+    product : (b, p) float64, Y^T X with Y = X G^T - 1 centre^T.
+    total : (b,) float64, sums of the columns of Y.
+    """
+
+    product: Float
+    total: Float
+
+
+@dataclass(frozen=True)
+class Product:
+    """(X G^T - 1 c^T)^T X over all rows, each block used twice while it is in memory.
+
+    Parameters
+    ----------
+    vectors : (b, p) the block G, in the precision of the products.
+    centre : (b,) the projections c = G mean, which keep the sums small.
+    scaling : shifts and scales each block first; None takes the values as they are, which saves
+        a pass over the block where no feature's mean is large beside its spread.
+
+    O(rows p b) per block; the state takes 8 (p + 1) b bytes. All values must be finite, as an
+    earlier read has found.
+    """
+
+    vectors: Floats
+    centre: Float
+    scaling: Scaling | None
+
+    def init(self) -> ProductState:
+        b, p = self.vectors.shape
+        return ProductState(np.zeros((b, p)), np.zeros(b))
+
+    def update(self, state: ProductState, values: NDArray[Any], start: int) -> ProductState:
+        if self.scaling is None:
+            rows = values.astype(self.vectors.dtype, copy=False)
+        else:
+            rows = self._scaled(values, self.scaling)
+        projected = self.vectors.astype(rows.dtype, copy=False) @ rows.T
+        projected -= self.centre[:, None].astype(rows.dtype)
+        state.product += projected @ rows
+        state.total += projected.sum(axis=1, dtype=np.float64)
+        return state
+
+    def merge(self, a: ProductState, b: ProductState) -> ProductState:
+        return ProductState(a.product + b.product, a.total + b.total)
+
+    @staticmethod
+    def _scaled(values: NDArray[Any], scaling: Scaling) -> Floats:
+        block = scaling.block(values)
+        if block.values is None:
+            raise ValueError("a value that was finite before no longer is")
+        return block.values
