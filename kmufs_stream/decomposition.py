@@ -16,20 +16,19 @@ from kmufs_stream.factor import (
     Factor,
     RowSample,
     components_for,
-    correlation_matrix,
-    leading_eigenpairs,
-    score_tolerance,
 )
-from kmufs_stream.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.routes.gram import leading_of_gram
+from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
+from kmufs_stream.routes.tsqr import leading_of_triangle
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
 from kmufs_stream.streaming.passes import run_pass
 from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, Table, make_plan
-from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size
+from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
 from kmufs_stream.streaming.scaling import Scaling, read_probe
-from kmufs_stream.streaming.tsqr import TSQR, factor_from_triangle
+from kmufs_stream.streaming.tsqr import TSQR
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,26 @@ class LanczosOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.tol < 1:
-            raise RequestError("bad_option", f"--tol is {self.tol}.", "Give between 0 and 1.")
+            raise RequestError("bad_option", f"--tol is {self.tol}.", "It must be between 0 and 1.")
         if self.max_passes < 1:
             raise RequestError(
-                "bad_option", f"--max-passes is {self.max_passes}.", "Give at least 1."
+                "bad_option", f"--max-passes is {self.max_passes}.", "It must be at least 1."
             )
         if self.seed < 0:
-            raise RequestError("bad_option", f"--seed is {self.seed}.", "Give 0 or more.")
+            raise RequestError("bad_option", f"--seed is {self.seed}.", "It must be 0 or more.")
 
 
-def plan_for(matrix: Matrix, k: int, demand: Demand, lanczos: LanczosOptions) -> Plan:
-    """What would run for k clusters, and its predicted peak memory; nothing is computed."""
+def plan_for(
+    matrix: Matrix,
+    k: int,
+    demand: Demand,
+    lanczos: LanczosOptions,
+    factor: Factor | None = None,
+) -> Plan:
+    """What would run for k clusters, and its predicted peak memory; nothing is computed.
+
+    With a factor at hand nothing is read for it, and the plan's method is ``factor``.
+    """
     p = matrix.shape[1]
     check_k(k, p)
     table = Table(
@@ -73,6 +81,9 @@ def plan_for(matrix: Matrix, k: int, demand: Demand, lanczos: LanczosOptions) ->
         shard_rows=matrix.shard_rows,
         in_memory=matrix.in_memory,
     )
+    if factor is not None:
+        at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
+        return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
     return make_plan(table, _costs(p, k, lanczos.max_passes), demand)
 
 
@@ -158,11 +169,11 @@ def compute_factor(
     progress: Progress = SILENT,
 ) -> tuple[Factor, FactorSeconds]:
     """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest."""
-    n, p = matrix.shape
+    n = matrix.shape[0]
     if n < 2:
         raise RequestError(
             "too_few_samples",
-            f"{matrix.name!r} in {matrix.source} has {n} samples.",
+            f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
             "Standardising needs at least two; with samples along the other dimension, say "
             f"--sample-dim {matrix.feature_dim}.",
         )
@@ -172,19 +183,21 @@ def compute_factor(
     scaling = Scaling.from_probe(probe, plan.precision)
     del probe
     reader = _Reader(matrix, plan, progress)
+    p, name = matrix.shape[1], matrix.feature_name
     with blas.all_cores():
         if plan.method == "lanczos":
-            leading = _by_lanczos(reader, scaling, k, h, lanczos_options)
+            leading = lanczos(
+                reader, scaling, p, k=k, h=h, feature_name=name, **vars(lanczos_options)
+            )
         elif plan.method == "tsqr":
-            leading = _by_tsqr(reader, scaling, k)
+            leading = leading_of_triangle(reader(TSQR(scaling)), scaling, k, name)
         else:
-            leading = _by_gram(reader, scaling, k)
+            leading = leading_of_gram(reader(Gram(scaling)), scaling, k, name)
     factor = Factor(
-        **leading,
-        sample=RowSample(reader.index, np.concatenate(reader.pieces)),
+        **vars(leading),
+        sample=RowSample(reader.index, stack(reader.pieces)),
         method=plan.method,
         precision=plan.precision,
-        passes=reader.passes,
         fingerprint=belongs,
     )
     check_k(k, len(factor.features.usable), "usable features")
@@ -224,65 +237,6 @@ class _Reader:
             threads=self.plan.threads,
             progress=self.progress.advance,
         )
-
-
-def _by_gram(reader: _Reader, scaling: Scaling, k: int) -> dict[str, Any]:
-    state = reader(Gram(scaling))
-    features, correlation = correlation_matrix(state, scaling, reader.matrix.feature_name)
-    del state
-    r = components_for(k, len(features.usable))
-    values, components, residuals = leading_eigenpairs(correlation, r)
-    return {
-        "features": features,
-        "components": components,
-        "singular_values": np.sqrt(features.samples * values),
-        "residuals": residuals,
-        "score_error": score_tolerance(scaling.precision),
-        "settled": True,
-        "last_change": np.inf,
-        "correlation": correlation,
-    }
-
-
-def _by_tsqr(reader: _Reader, scaling: Scaling, k: int) -> dict[str, Any]:
-    r = components_for(k, reader.matrix.shape[1])
-    found = factor_from_triangle(reader(TSQR(scaling)), scaling, r, reader.matrix.feature_name)
-    return {
-        "features": found.features,
-        "components": found.components,
-        "singular_values": found.singular_values,
-        "residuals": found.residuals,
-        "score_error": score_tolerance(scaling.precision),
-        "settled": True,
-        "last_change": np.inf,
-        "correlation": None,
-    }
-
-
-def _by_lanczos(
-    reader: _Reader, scaling: Scaling, k: int, h: int | None, options: LanczosOptions
-) -> dict[str, Any]:
-    found = lanczos(
-        reader,
-        scaling,
-        reader.matrix.shape[1],
-        k=k,
-        h=h,
-        tol=options.tol,
-        max_passes=options.max_passes,
-        seed=options.seed,
-        feature_name=reader.matrix.feature_name,
-    )
-    return {
-        "features": found.features,
-        "components": found.components,
-        "singular_values": np.sqrt(found.features.samples * found.eigenvalues),
-        "residuals": found.residuals,
-        "score_error": found.score_error,
-        "settled": found.settled,
-        "last_change": found.last_change,
-        "correlation": None,
-    }
 
 
 def check_k(k: int, limit: int, what: str = "features") -> None:

@@ -1,4 +1,4 @@
-"""The rank-r factor of the standardised data, and how it follows from a merged state."""
+"""The rank-r factor of the standardised data: what the routes to it find, and solvers need."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.streaming.kernels import GramState, Moments
+from kmufs_stream.streaming.kernels import Moments
 from kmufs_stream.streaming.scaling import Precision, Scaling
 
 CONSTANT = "constant"
@@ -51,10 +50,8 @@ class Standardised:
 
 
 @dataclass(frozen=True)
-class Factor:
-    """The leading r components of Z = Q S P^T, the standardised data: all that solvers need.
-
-    A = P_k (S_k^2 / n) P_k^T (paper eq. 8 divided by n) is never formed.
+class Leading:
+    """The leading r components of Z = Q S P^T, the standardised data, and how far to trust them.
 
     Attributes
     ----------
@@ -65,12 +62,8 @@ class Factor:
     score_error : bound, or estimate, of the error of the scores a_i; scores nearer are ties.
     settled : whether the scores had settled within the tolerance asked for.
     last_change : largest change of a score over the last read; infinite after one read.
-    correlation : (u, u) float64 correlation matrix, where it was formed.
-    sample : uniform sample of rows.
-    method : ``gram``, ``tsqr`` or ``lanczos``.
-    precision : of the products of blocks.
     passes : reads of the data that it took.
-    fingerprint : of the data that it belongs to.
+    correlation : (u, u) float64 correlation matrix, where it was formed.
     """
 
     features: Standardised
@@ -80,17 +73,39 @@ class Factor:
     score_error: float
     settled: bool
     last_change: float
-    correlation: NDArray[np.float64] | None
-    sample: RowSample
-    method: str
-    precision: Precision
     passes: int
-    fingerprint: dict[str, str]
+    correlation: NDArray[np.float64] | None
 
     @property
     def eigenvalues(self) -> NDArray[np.float64]:
         """(r,) the leading eigenvalues S^2 / n of the correlation matrix."""
         return self.singular_values**2 / self.features.samples
+
+
+@dataclass(frozen=True)
+class Factor(Leading):
+    """All that solvers need: the leading components, a row sample, and where they come from.
+
+    A = P_k (S_k^2 / n) P_k^T (paper eq. 8 divided by n) is never formed.
+
+    Attributes
+    ----------
+    sample : uniform sample of rows.
+    method : ``gram``, ``tsqr`` or ``lanczos``.
+    precision : of the products of blocks.
+    fingerprint : of the data that it belongs to.
+    """
+
+    sample: RowSample
+    method: str
+    precision: Precision
+    fingerprint: dict[str, str]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays, the row sample aside."""
+        square = 0 if self.correlation is None else self.correlation.nbytes
+        return square + 3 * self.components.nbytes
 
     @property
     def rank(self) -> int:
@@ -163,39 +178,6 @@ def standardise(
     std[constant] = 0.0
     excluded = {CONSTANT: np.flatnonzero(constant)} if constant.any() else {}
     return Standardised(moments.count, mean, std, usable, excluded)
-
-
-def correlation_matrix(
-    state: GramState, scaling: Scaling, feature_name: Callable[[int], str]
-) -> tuple[Standardised, NDArray[np.float64]]:
-    """The correlation matrix of the usable features; the state's scatter is used up."""
-    matrix, moments = state.scatter, state.moments
-    count = max(moments.count, 1)
-    centre = moments.total / count
-    matrix /= count
-    for row, c in zip(matrix, centre, strict=True):
-        row -= c * centre
-    features = standardise(moments, scaling, np.maximum(matrix.diagonal(), 0.0), feature_name)
-    if len(features.usable) < len(matrix):
-        matrix = matrix[np.ix_(features.usable, features.usable)]
-    inverse = 1.0 / np.sqrt(matrix.diagonal())
-    matrix *= inverse
-    matrix *= inverse[:, None]
-    np.fill_diagonal(matrix, 1.0)
-    return features, matrix
-
-
-def leading_eigenpairs(
-    matrix: NDArray[np.float64], r: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The r largest eigenvalues, falling, their vectors and residuals. O(u^3)."""
-
-    u = len(matrix)
-    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(u - r, u - 1), check_finite=False)
-    values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1])
-    vectors = orient_columns(vectors)
-    residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
-    return np.maximum(values, 0.0), vectors, residuals
 
 
 def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -55,7 +55,7 @@ def save_factor(factor: Factor, out: Path) -> None:
 
 
 def load_factor(path: Path) -> Factor:
-    """Read a factor. Raises RequestError for anything else, or a format this version is too old for."""
+    """Read a factor. Raises RequestError for anything else, and for formats of other versions."""
     if not path.exists():
         raise RequestError(
             "not_found",

@@ -21,6 +21,12 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
     Raises RequestError: it exists (without ``overwrite``, or is no Zarr store), it and an input
     lie one in the other, its folder does not exist or cannot be written to.
     """
+    if out.name in ("", ".."):
+        raise RequestError(
+            "bad_output",
+            f"The output {out} is an existing folder, not the name of a store to write.",
+            "Choose another --out.",
+        )
     _repair(out)
     place = out.resolve()
     for path in inputs:
@@ -33,21 +39,24 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
                 "Choose another --out.",
             )
     if not place.parent.is_dir():
+        what = "is not a folder" if place.parent.exists() else "does not exist"
         raise RequestError(
             "no_folder",
-            f"The folder {place.parent} of the output does not exist.",
+            f"The folder {place.parent} of the output {what}.",
             "Create it, or choose another --out.",
         )
     if out.exists():
-        if not overwrite:
-            raise RequestError(
-                "output_exists", f"The output {out} exists.", "Say --overwrite, or choose --out."
-            )
         if not out.is_dir() or not any((out / mark).exists() for mark in ZARR_MARKS):
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
                 "Choose another --out, or remove it yourself.",
+            )
+        if not overwrite:
+            raise RequestError(
+                "output_exists",
+                f"The output {out} exists.",
+                "Say --overwrite to replace it, or choose another --out.",
             )
     if not _writable(place.parent):
         raise RequestError(

@@ -65,7 +65,7 @@ class AdmmOptions:
         ]
         for option, value, met, needed in needs:
             if not met:
-                raise RequestError("bad_option", f"{option} is {value}.", f"Give {needed}.")
+                raise RequestError("bad_option", f"{option} is {value}.", f"It must be {needed}.")
         if mu0 is not None and mu_max is not None and mu0 > mu_max:
             raise RequestError(
                 "bad_option",
@@ -165,6 +165,7 @@ class Selection:
             "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
             "output": None if self.output is None else str(self.output),
             "seconds": vars(self.seconds).copy(),
+            "concessions": list(self.plan.concessions),
             "peak_rss_bytes": peak_memory(),
             "predicted_peak_bytes": self.plan.peak,
             "version": __version__,
@@ -211,12 +212,17 @@ def select(
     """
     began = time.perf_counter()
     matrix = open_matrix(data)
+    paths = [Path(matrix.source)] if Path(matrix.source).exists() else []
     lanczos = lanczos or LanczosOptions()
+    if isinstance(factor, str | os.PathLike):
+        paths.append(Path(factor))
+        factor = load_factor(paths[-1])
     plan = plan_selection(
         matrix,
         k,
         h,
         solver=solver,
+        factor=factor,
         selection_only=selection_only,
         method=method,
         lanczos=lanczos,
@@ -227,16 +233,11 @@ def select(
     options = options or AdmmOptions()
     target = None if out is None else Path(out)
     if target is not None:
-        paths = [Path(p) for p in (data, factor) if isinstance(p, str | os.PathLike)]
-        if isinstance(data, Matrix) and Path(data.source).exists():
-            paths.append(Path(data.source))
         check_output(target, paths, overwrite=overwrite)
     if factor is None:
         factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress)
         read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
-        if not isinstance(factor, Factor):
-            factor = load_factor(Path(factor))
         check_belongs(factor, matrix)
         check_k(k, len(factor.singular_values), "components in this factor")
         check_rank(k, factor)
@@ -300,6 +301,7 @@ def plan_selection(
     h: int,
     *,
     solver: str = "admm",
+    factor: Factor | None = None,
     selection_only: bool = False,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
@@ -323,7 +325,7 @@ def plan_selection(
         threads=threads,
         precision=precision,
     )
-    return plan_for(matrix, k, demand, lanczos or LanczosOptions())
+    return plan_for(matrix, k, demand, lanczos or LanczosOptions(), factor)
 
 
 def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> Solution:

@@ -68,6 +68,14 @@ class Matrix:
     in_memory: bool
     inventory: Callable[[], list[str]]
 
+    def __post_init__(self) -> None:
+        if self.shape[1] == 0:
+            raise RequestError(
+                "no_features",
+                f"{self.name!r} in {self.source} has no features: its shape is {self.shape}.",
+                "A samples x features table is needed.",
+            )
+
     def feature_name(self, index: int) -> str:
         """Feature ``index`` as people are shown it: its label and its number."""
         if self.labels is None:
@@ -92,6 +100,17 @@ def describe(metadata: Any) -> str:
     return json.dumps(metadata, sort_keys=True, default=str)
 
 
+KINDS = {
+    "c": "complex numbers",
+    "m": "time spans",
+    "M": "times",
+    "O": "objects",
+    "S": "text",
+    "T": "text",
+    "U": "text",
+}
+
+
 def is_numeric(dtype: np.dtype[Any]) -> bool:
     """Whether values of this dtype are real numbers."""
     return dtype.kind in "biuf"
@@ -107,12 +126,12 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
             else "A samples x features table is needed; choose another with --variable."
         )
         raise RequestError(
-            "not_2d", f"{name!r} in {source} has {len(shape)} dimensions, {shape}.", stacking
+            "not_2d", f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.", stacking
         )
     if not is_numeric(dtype):
         raise RequestError(
             "bad_dtype",
-            f"{name!r} in {source} holds {dtype} values.",
+            f"{name!r} in {source} holds {KINDS.get(dtype.kind, 'values')} of dtype {dtype}.",
             "Real numbers are needed: bool, integer or floating point."
             + (" Take the real part or the modulus first." if dtype.kind == "c" else ""),
         )

@@ -93,6 +93,12 @@ def open_store(
 
     Raises RequestError for whatever is not a 2-d numeric variable of a readable Zarr store.
     """
+    if "://" in path:
+        raise RequestError(
+            "not_local",
+            f"{path} is an address, not a folder on this machine.",
+            "Stores elsewhere are planned; until then copy it here and give its path.",
+        )
     if not Path(path).exists():
         raise RequestError(
             "not_found", f"{path} does not exist.", "Give the path of a Zarr store (a folder)."
@@ -340,10 +346,11 @@ class _Inventory:
             if missing:
                 raise BrokenError(
                     "missing_chunk",
-                    f"{len(missing)} chunks of {_place(self.array)} are not there, the first is "
-                    f"chunk {missing[0]}; Zarr would read them as {self.array.fill_value}.",
-                    "Restore them; or, if they were left out because they hold nothing but that "
-                    "value, say --fill-missing-chunks.",
+                    f"chunk {missing[0]} of {_place(self.array)} is not there "
+                    f"({len(missing)} missing in all); Zarr would read {self.array.fill_value} "
+                    "instead.",
+                    "Restore what is missing; or, if it was left out because it holds nothing but "
+                    "that value, say --fill-missing-chunks.",
                 )
         chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
         return [describe(self.array.metadata.to_dict()), *chunks]

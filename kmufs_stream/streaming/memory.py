@@ -17,6 +17,16 @@ CGROUP_LIMITS = (
 )
 
 
+def size(number: int) -> str:
+    """Bytes for people, in decimal units, as options take them."""
+    amount, unit = float(number), "bytes"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{number} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
+
+
 def available_memory() -> int:
     """Bytes that this process may still take, control groups included."""
     free = int(psutil.virtual_memory().available)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from dask.utils import format_bytes, parse_bytes
+from dask.utils import parse_bytes
 
 from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import RequestError
-from kmufs_stream.streaming.memory import available_memory
+from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import PROBE_PLACES, PROBE_ROWS, Precision
 
@@ -223,12 +223,14 @@ def parse_memory(memory: str | int | None) -> int | None:
 
 def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[str, str]]:
     """Methods to try in turn, and why the others are not."""
+    if len(costs) == 1:
+        return list(costs), {}
     if method != "auto":
         if method not in costs:
             raise RequestError(
                 "bad_option",
                 f"Method {method!r} is unknown.",
-                f"Choose auto, {' or '.join(costs)}.",
+                f"Choose one of auto, {', '.join(costs)}.",
             )
         return [method], {other: f"{method} was asked for" for other in costs if other != method}
     p = table.shape[1]
@@ -286,6 +288,8 @@ class _Sizing:
         chunk = self.chunk_rows * demand.h * table.stored_itemsize
         # The chunk, a block's share of it, and what encoding makes of it.
         self.copy = 3 * chunk + table.read_bytes(rows) if demand.copies else 0
+        # The sample is stacked from a block's rows at a time.
+        self.sample += rows * table.row_bytes
         self.fixed = {"probe": BASELINE + probe}
 
     def live_states(self, threads: int) -> int:
@@ -298,7 +302,7 @@ class _Sizing:
         states = self.live_states(threads) * cost.state
         return self.fixed | {
             "pass": BASELINE + self.sample + cost.driver + threads * self.block + states,
-            "factor": BASELINE + 2 * self.sample + cost.finish,
+            "factor": BASELINE + self.sample + cost.finish,
             "solver": kept + self.demand.solver_bytes,
             "write": kept + threads * self.copy,
         }
@@ -356,12 +360,13 @@ def _output_chunk_rows(table: Table, h: int) -> int:
 def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
     peak, stages = sizing.peak(1), sizing.stages(1)
     given = "--memory" if explicit else "half of the memory available"
-    sizes = ", ".join(f"{stage} {format_bytes(size)}" for stage, size in stages.items())
+    sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give --memory {-(-peak // MB)}MB or more"
     if sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
         remedy += "; one chunk spans all rows, chunks of fewer rows would need less"
     return RequestError(
         "does_not_fit",
-        f"At least {format_bytes(peak)} are needed, {given} is {format_bytes(budget)} ({sizes}).",
+        f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "
+        f"(by stage: {sizes}).",
         remedy + ".",
     )

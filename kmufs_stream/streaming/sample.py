@@ -68,6 +68,16 @@ class TakeRows:
         return a + b
 
 
+def stack(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    """The pieces as one array; they are used up, so that memory holds one of them twice at most."""
+    rows = sum(len(piece) for piece in pieces)
+    stacked = np.empty((rows, pieces[0].shape[1]), pieces[0].dtype)
+    while pieces:
+        stacked[rows - len(pieces[-1]) : rows] = pieces[-1]
+        rows -= len(pieces.pop())
+    return stacked
+
+
 @dataclass(frozen=True)
 class Together(Generic[A, B]):
     """Two kernels in one pass."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from kmufs_stream.factor import Standardised, orient_columns, standardise
 from kmufs_stream.streaming.kernels import Moments
 from kmufs_stream.streaming.scaling import Scaling
 
@@ -82,78 +80,3 @@ def _triangle(stacked: Float) -> Float:
         return stacked
     (triangle,) = scipy.linalg.qr(stacked, mode="r", overwrite_a=True, check_finite=False)
     return np.ascontiguousarray(triangle[: min(rows, columns)])
-
-
-@dataclass(frozen=True)
-class TriangleFactor:
-    """What a merged TSQR state says about the standardised data Z = Q S P^T.
-
-    Attributes
-    ----------
-    features : what was standardised, and how.
-    components : (u, r) float64, P: orthonormal columns, the largest entry of each positive.
-    singular_values : (r,) float64, S, falling, to about eps * S_1 absolute.
-    residuals : (r,) float64, ||C P_j - lambda_j P_j|| of the correlation matrix C.
-    """
-
-    features: Standardised
-    components: Float
-    singular_values: Float
-    residuals: Float
-
-
-def factor_from_triangle(
-    state: TSQRState, scaling: Scaling, r: int, feature_name: Callable[[int], str]
-) -> TriangleFactor:
-    """The leading r components of the standardised data from a merged state.
-
-    Parameters
-    ----------
-    state : merged over all rows; not changed.
-    scaling : that of the kernel.
-    r : how many; no more than the usable features are returned.
-
-    Without its first row and column, R is that of the centred rows; its columns, brought to length
-    sqrt(n), have the singular values and right singular vectors of Z. Where there are fewer
-    samples than components the rest have singular value 0. Raises RequestError as
-    ``standardise()`` does. O(u^3), three matrices of u^2.
-    """
-    # What the column of ones does not explain of each feature: its scatter about the mean.
-    triangle = state.triangle[1:, 1:]
-    norms = _column_norms(triangle)
-    count = max(state.moments.count, 1)
-    variance = (norms / np.sqrt(count)) ** 2
-    features = standardise(state.moments, scaling, variance, feature_name)
-    usable = features.usable
-    scaled = triangle[:, usable] * (np.sqrt(count) / norms[usable])
-    u = len(usable)
-    r = min(r, u)
-    if len(scaled) < u:
-        # Rows of zeros let the SVD complete the components beyond the rank.
-        scaled = np.concatenate([scaled, np.zeros((u - len(scaled), u))])
-    values, rows = _svd(scaled)
-    components = orient_columns(np.ascontiguousarray(rows[:r].T))
-    values = values[:r]
-    # C P = Z^T (Z P) / n, and Z^T Z = scaled^T scaled.
-    images = scaled.T @ (scaled @ components) / count
-    residuals = np.linalg.norm(images - components * (values**2 / count), axis=0)
-    return TriangleFactor(features, components, values, residuals)
-
-
-def _column_norms(matrix: Float) -> Float:
-    """2-norms of the columns that neither overflow nor vanish on the way."""
-    peak = np.abs(matrix).max(axis=0, initial=0.0)
-    unit = np.where(peak > 0, peak, 1.0)
-    norms: Float = np.linalg.norm(matrix / unit, axis=0) * unit
-    return norms
-
-
-def _svd(matrix: Float) -> tuple[Float, Float]:
-    """Singular values and right singular vectors as rows; the driver that converges always."""
-    try:
-        _, values, rows = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
-    except np.linalg.LinAlgError:
-        _, values, rows = scipy.linalg.svd(
-            matrix, full_matrices=False, check_finite=False, lapack_driver="gesvd"
-        )
-    return values, rows

@@ -22,6 +22,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from kmufs_stream.factor import (
+    Leading,
     Standardised,
     components_for,
     orient_columns,
@@ -47,33 +48,6 @@ class Run(Protocol):
 
     def __call__(self, kernel: Kernel[State], /) -> State:
         """The kernel's state after all rows."""
-
-
-@dataclass(frozen=True)
-class Lanczos:
-    """The leading r components of the correlation matrix C, and how far to trust them.
-
-    Attributes
-    ----------
-    features : what was standardised, and how.
-    eigenvalues : (r,) float64, Ritz values, falling.
-    components : (u, r) float64, P: orthonormal Ritz vectors, the largest entry of each positive.
-    residuals : (r,) float64, ||C P_j - lambda_j P_j||.
-    score_error : estimate of the largest error left in the scores; with h, in those of features
-        that may be among the h highest.
-    settled : whether these scores had settled within the tolerance.
-    last_change : their largest change over the last step; infinite where there was one step.
-    passes : reads of the data.
-    """
-
-    features: Standardised
-    eigenvalues: Float
-    components: Float
-    residuals: Float
-    score_error: float
-    settled: bool
-    last_change: float
-    passes: int
 
 
 @dataclass(frozen=True)
@@ -126,7 +100,7 @@ def lanczos(
     seed: int,
     feature_name: Callable[[int], str],
     block: int | None = None,
-) -> Lanczos:
+) -> Leading:
     """Read until the scores for k clusters have settled.
 
     Parameters
@@ -140,11 +114,15 @@ def lanczos(
         below this.
     max_passes : reads at most; at least 1.
     seed : of the random vectors.
-    block : columns of a block, ``product_block_columns(k)`` by default; at least r.
+    block : columns of a block, ``product_block_columns(k)`` by default. One read finds no more
+        components than that, should it be the only one.
 
-    Raises RequestError as ``standardise()`` does. O(n p block) per read and O(u (block reads)^2)
+    Raises RequestError as ``standardise()`` does, ValueError for max_passes below 1. O(n p block)
+    per read and O(u (block reads)^2)
     between reads in all; memory as ``lanczos_bytes()`` says.
     """
+    if max_passes < 1:
+        raise ValueError(f"max_passes is {max_passes}; it must be 1 or more")
     rng = np.random.default_rng(seed)
     width = min(block or product_block_columns(k), p)
     # A block as wide as the data spans everything: no need to draw it.
@@ -173,15 +151,16 @@ def lanczos(
         images = _images(
             run, space.newest, features, None if values_as_they_are else scaling, scaling.precision
         )
-    return Lanczos(
-        features,
-        ritz.values,
-        orient_columns(ritz.vectors),
-        ritz.residuals,
-        error,
-        settled,
-        change,
-        passes,
+    return Leading(
+        features=features,
+        components=orient_columns(ritz.vectors),
+        singular_values=np.sqrt(features.samples * ritz.values),
+        residuals=ritz.residuals,
+        score_error=error,
+        settled=settled,
+        last_change=change,
+        passes=passes,
+        correlation=None,
     )
 
 

@@ -1,0 +1,1 @@
+"""Routes to the leading components of the standardised data."""

@@ -1,0 +1,88 @@
+"""The leading components from the tall-skinny QR: one read, one SVD of the triangle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from kmufs_stream.factor import (
+    Leading,
+    components_for,
+    orient_columns,
+    score_tolerance,
+    standardise,
+)
+from kmufs_stream.streaming.scaling import Scaling
+from kmufs_stream.streaming.tsqr import TSQRState
+
+Float = NDArray[np.float64]
+
+
+def leading_of_triangle(
+    state: TSQRState, scaling: Scaling, k: int, feature_name: Callable[[int], str]
+) -> Leading:
+    """The leading components for k clusters from a merged state.
+
+    Parameters
+    ----------
+    state : merged over all rows; not changed.
+    scaling : that of the kernel.
+    k : clusters; ``components_for(k, u)`` components are returned.
+
+    Without its first row and column, R is that of the centred rows; its columns, brought to length
+    sqrt(n), have the singular values and right singular vectors of Z. Where there are fewer
+    samples than components the rest have singular value 0. Raises RequestError as
+    ``standardise()`` does. O(u^3), three matrices of u^2.
+    """
+    # What the column of ones does not explain of each feature: its scatter about the mean.
+    triangle = state.triangle[1:, 1:]
+    norms = _column_norms(triangle)
+    count = max(state.moments.count, 1)
+    variance = (norms / np.sqrt(count)) ** 2
+    features = standardise(state.moments, scaling, variance, feature_name)
+    usable = features.usable
+    scaled = triangle[:, usable] * (np.sqrt(count) / norms[usable])
+    u = len(usable)
+    r = components_for(k, u)
+    if len(scaled) < u:
+        # Rows of zeros let the SVD complete the components beyond the rank.
+        scaled = np.concatenate([scaled, np.zeros((u - len(scaled), u))])
+    values, rows = _svd(scaled)
+    components = orient_columns(np.ascontiguousarray(rows[:r].T))
+    values = values[:r]
+    # C P = Z^T (Z P) / n, and Z^T Z = scaled^T scaled.
+    images = scaled.T @ (scaled @ components) / count
+    residuals = np.linalg.norm(images - components * (values**2 / count), axis=0)
+    return Leading(
+        features=features,
+        components=components,
+        singular_values=values,
+        residuals=residuals,
+        score_error=score_tolerance(scaling.precision),
+        settled=True,
+        last_change=np.inf,
+        passes=1,
+        correlation=None,
+    )
+
+
+def _column_norms(matrix: Float) -> Float:
+    """2-norms of the columns that neither overflow nor vanish on the way."""
+    peak = np.abs(matrix).max(axis=0, initial=0.0)
+    unit = np.where(peak > 0, peak, 1.0)
+    norms: Float = np.linalg.norm(matrix / unit, axis=0) * unit
+    return norms
+
+
+def _svd(matrix: Float) -> tuple[Float, Float]:
+    """Singular values and right singular vectors as rows; the driver that converges always."""
+    try:
+        _, values, rows = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
+    except np.linalg.LinAlgError:
+        _, values, rows = scipy.linalg.svd(
+            matrix, full_matrices=False, check_finite=False, lapack_driver="gesvd"
+        )
+    return values, rows

@@ -1,0 +1,165 @@
+"""Tables, stores and readers that many tests need."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+import zarr
+
+from kmufs_stream import Factor, Matrix
+from kmufs_stream.solvers import feature_scores
+
+QUIET = (
+    "Consolidated metadata is currently not part",
+    ".*does not have a Zarr V3 specification",
+)
+
+
+def planted(
+    n: int = 400, p: int = 20, k: int = 3, seed: int = 0, dtype: Any = np.float64
+) -> npt.NDArray[Any]:
+    """k clusters whose features separate them more and more strongly, in mixed order."""
+    rng = np.random.default_rng(seed)
+    strength = rng.permutation(np.linspace(0.2, 3.0, p))
+    centres = rng.normal(size=(k, p))
+    X = centres[rng.integers(k, size=n)] * strength + rng.normal(size=(n, p))
+    return np.asarray(X.astype(dtype))
+
+
+def labelled(X: npt.NDArray[Any], **attrs: Any) -> xr.DataArray:
+    """X with coordinates of all kinds along both dimensions, and beside them."""
+    n, p = X.shape
+    return xr.DataArray(
+        X,
+        dims=("cell", "gene"),
+        name="counts",
+        attrs={"units": "1", **attrs},
+        coords={
+            "gene": [f"gene {i} é" for i in range(p)],
+            "length": ("gene", np.arange(p) * 7, {"units": "bp"}),
+            "weight": ("gene", np.arange(p) / 8),
+            "found": ("gene", np.datetime64("2001-02-03", "ns") + np.arange(p) * 10**15),
+            "coding": ("gene", np.arange(p) % 2 == 0),
+            "cell": np.datetime64("2020-01-01", "ns") + np.arange(n) * 10**9,
+            "depth": ("cell", np.linspace(0, 1, n), {"long_name": "reads"}),
+            "batch": ("cell", np.array([f"batch {i % 3}" for i in range(n)])),
+            "number": ("cell", np.arange(n, dtype=np.int32)),
+            "run": ((), 17),
+        },
+    )
+
+
+def write_xarray(
+    path: Path,
+    array: xr.DataArray,
+    *,
+    zarr_format: int = 3,
+    chunks: tuple[int, int] | None = None,
+    shards: tuple[int, int] | None = None,
+    consolidated: bool = True,
+    attrs: dict[str, Any] | None = None,
+    encoding: dict[str, Any] | None = None,
+) -> Path:
+    """A store as xarray writes it."""
+    wanted: dict[str, Any] = dict(encoding or {})
+    if chunks is not None:
+        wanted["chunks"] = chunks
+    if shards is not None:
+        wanted["shards"] = shards
+    dataset = array.to_dataset().assign_attrs(attrs or {})
+    form: Any = {"zarr_format": zarr_format, "consolidated": consolidated}
+    dataset.to_zarr(path, encoding={array.name: wanted}, **form)
+    return path
+
+
+def write_bare(
+    path: Path,
+    X: npt.NDArray[Any],
+    *,
+    zarr_format: int = 3,
+    chunks: tuple[int, int] | None = None,
+    shards: tuple[int, int] | None = None,
+    **options: Any,
+) -> Path:
+    """One Zarr array and nothing else; every chunk is stored, fill values too."""
+    array = zarr.create_array(
+        path,
+        shape=X.shape,
+        dtype=X.dtype,
+        chunks=chunks or X.shape,
+        shards=shards,
+        zarr_format=zarr_format,  # type: ignore[arg-type]
+        config={"write_empty_chunks": True},
+        **options,
+    )
+    array[...] = X
+    return path
+
+
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Warnings are errors, those included that the configuration of pytest ignores."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+class CountingRows:
+    """Rows that note what is read of them."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self.reads: list[tuple[int, int]] = []
+        self.takes: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        with self._lock:
+            self.reads.append((start, stop))
+        return np.asarray(self.rows.read(start, stop))
+
+    def take(self, start: int, stop: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        with self._lock:
+            self.takes.append((start, stop))
+        return np.asarray(self.rows.take(start, stop, columns))
+
+
+def counted(matrix: Matrix) -> tuple[Matrix, CountingRows]:
+    """The matrix with a counter in front of its rows."""
+    rows = CountingRows(matrix.rows)
+    return dataclasses.replace(matrix, rows=rows), rows
+
+
+def every_score(factor: Factor, k: int) -> npt.NDArray[np.float64]:
+    """a_i of all features, NaN where they are excluded."""
+    scores = np.full(len(factor.features.mean), np.nan)
+    scores[factor.features.usable] = feature_scores(factor.components, factor.eigenvalues, k)
+    return scores
+
+
+def same_bits(a: Factor, b: Factor) -> bool:
+    """Whether two factors agree in every bit of every array."""
+    pairs = [
+        (a.components, b.components),
+        (a.singular_values, b.singular_values),
+        (a.residuals, b.residuals),
+        (a.features.mean, b.features.mean),
+        (a.features.std, b.features.std),
+        (a.features.usable, b.features.usable),
+        (a.sample.index, b.sample.index),
+        (a.sample.values, b.sample.values),
+    ]
+    if a.correlation is not None or b.correlation is not None:
+        assert a.correlation is not None
+        assert b.correlation is not None
+        pairs.append((a.correlation, b.correlation))
+    return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in pairs)

@@ -1,0 +1,20 @@
+"""Real data sets beside the checkout; tests that need them skip where they are absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def load(name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """X (samples x features, float64) and y of ``<name>.npz``."""
+    path = FOLDER / f"{name}.npz"
+    if not path.is_file():
+        pytest.skip(f"real data set {path.name} is not in {FOLDER}")
+    with np.load(path) as stored:
+        return stored["X"].astype(np.float64), stored["y"].astype(np.int64)
