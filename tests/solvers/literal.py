@@ -1,0 +1,85 @@
+"""The bi-linear ADMM written straight from its formulas: dense A, one plain SVD per iteration.
+
+The independent oracle of the solver tests. Slow, and meant to be read beside Algorithm 1 of
+Sun, Ding and Fan (arXiv 2411.15197).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+Array = npt.NDArray[np.float64]
+
+
+def polar_factor(H: Array) -> Array:
+    """P Q^T where H = P S Q^T."""
+    try:
+        P, _, Qt = np.linalg.svd(H, full_matrices=False)
+    except np.linalg.LinAlgError:
+        P, _, Qt = scipy.linalg.svd(H, full_matrices=False, lapack_driver="gesvd")
+    return np.asarray(P @ Qt)
+
+
+def leading_eigenvectors(P_k: Array, a: Array, h: int) -> Array:
+    """P_h: the first h columns of the QR of [P_k, e_i1, e_i2, ...], i by falling a_i."""
+    p = P_k.shape[0]
+    order = sorted(range(p), key=lambda i: (-a[i], i))
+    columns = np.hstack([P_k, np.eye(p)[:, order]])[:, :h]
+    Q, R = np.linalg.qr(columns)
+    return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
+
+
+def literal_admm(
+    P_k: Array,
+    lam: Array,
+    h: int,
+    *,
+    rho: float = 1.05,
+    max_iter: int = 3000,
+    patience: int = 30,
+) -> dict[str, Any]:
+    """Algorithm 1; returns selected, iterations, converged, objective (per iteration), V, U, W."""
+    A = (P_k * lam) @ P_k.T
+    mu = 1e-6 * lam.max()
+    mu_max = 1e3 * lam.max()
+    V = leading_eigenvectors(P_k, np.diag(A), h)
+    U = V.copy()
+    W = V.copy()
+    Omega = np.zeros_like(V)
+    Gamma = np.zeros_like(V)
+    chosen: list[int] = []
+    unchanged = 0
+    objective = []
+    converged = False
+    for _ in range(max_iter):
+        D = A @ U + mu * (U - Omega / mu) + mu * (W - Gamma / mu)
+        V = np.sqrt(h) * D / np.linalg.norm(D)
+        H = A @ V + mu * (V + Omega / mu)
+        U = polar_factor(H)
+        F = V + Gamma / mu
+        norms = np.linalg.norm(F, axis=1)
+        rows = sorted(np.argsort(-norms, kind="stable")[:h].tolist())
+        W = np.zeros_like(F)
+        W[rows] = F[rows]
+        Omega = Omega + mu * (V - U)
+        Gamma = Gamma + mu * (V - W)
+        mu = min(rho * mu, mu_max)
+        objective.append(float(np.diag(A)[rows].sum()))
+        unchanged = unchanged + 1 if rows == chosen else 0
+        chosen = rows
+        if unchanged >= patience:
+            converged = True
+            break
+    return {
+        "selected": np.array(chosen),
+        "iterations": len(objective),
+        "converged": converged,
+        "objective": np.array(objective),
+        "V": V,
+        "U": U,
+        "W": W,
+    }

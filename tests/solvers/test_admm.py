@@ -1,0 +1,247 @@
+"""The ADMM solver against its literal form, on real and on small data."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from threadpoolctl import threadpool_limits
+
+from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
+from kmufs_stream.solvers.admm import start
+from tests.solvers.literal import leading_eigenvectors, literal_admm
+from tests.solvers.real_factors import CASES, REFERENCE, factors
+
+Array = npt.NDArray[np.float64]
+
+# The literal form is sensitive to the twelfth digit here: its SVD mixes two scales.
+UNSTABLE = {("DNA_statlog", 100), ("HARS_3000", 50)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_blas_thread() -> Iterator[None]:
+    with threadpool_limits(limits=1):
+        yield
+
+
+@cache
+def solved(name: str, h: int) -> Solution:
+    P, lam, _ = factors(name)
+    return admm(P, lam, h, tolerance=1e-12)
+
+
+@cache
+def literal(name: str, h: int) -> dict[str, Any]:
+    P, lam, _ = factors(name)
+    return literal_admm(P, lam, h)
+
+
+def small_factor(p: int, k: int, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    P = np.linalg.qr(rng.standard_normal((p, k)) * rng.gamma(1.0, 1.0, (p, 1)))[0]
+    return P, np.linspace(10.0, 3.0, k)
+
+
+@pytest.mark.parametrize(("name", "h"), CASES)
+def test_same_as_the_literal_algorithm(name: str, h: int) -> None:
+    ours, theirs = solved(name, h), literal(name, h)
+    assert theirs["converged"]
+    assert ours.converged
+    if (name, h) in UNSTABLE:
+        assert np.intersect1d(ours.selected, theirs["selected"]).size >= 0.95 * h
+        assert ours.solver_objective == pytest.approx(theirs["objective"][-1], rel=5e-3)
+    else:
+        assert ours.selected.tolist() == theirs["selected"].tolist()
+        assert ours.iterations == theirs["iterations"]
+        np.testing.assert_allclose(ours.history["objective"], theirs["objective"], rtol=1e-2)
+        apart = np.linalg.norm(theirs["V"] - theirs["U"]), np.linalg.norm(theirs["V"] - theirs["W"])
+        assert ours.primal_residuals == pytest.approx(apart, rel=1e-2)
+
+
+@pytest.mark.parametrize(("name", "h"), CASES)
+def test_close_to_the_optimum_and_never_above(name: str, h: int) -> None:
+    ratio = solved(name, h).solver_objective / REFERENCE[name][3][h]
+    assert 0.95 <= ratio <= 1 + 1e-7
+
+
+@pytest.mark.parametrize(("name", "h"), CASES)
+def test_what_is_reported_belongs_together(name: str, h: int) -> None:
+    P, lam, _ = factors(name)
+    s = solved(name, h)
+    assert s.selected.dtype == np.int64
+    assert np.array_equal(s.selected, np.unique(s.selected))
+    assert s.selected.size == h
+    scores = feature_scores(P, lam, lam.size)
+    assert s.solver_objective == pytest.approx(scores[s.selected].sum(), rel=1e-14)
+    assert {len(v) for v in s.history.values()} == {s.iterations}
+    assert set(s.history) == {"objective", "residual_u", "residual_w", "rows_changed"}
+    assert s.history["objective"][-1] == s.solver_objective
+    assert s.primal_residuals == (s.history["residual_u"][-1], s.history["residual_w"][-1])
+    changed = s.history["rows_changed"]
+    assert changed[0] == h
+    # It stops at the first run of 30 iterations without a change.
+    assert (changed[-30:] == 0).all()
+    assert changed[-31] > 0
+
+
+@pytest.mark.parametrize("name", ["MNIST_first3468", "DNA_statlog"])
+def test_reordering_the_features_reorders_the_answer(name: str) -> None:
+    P, lam, _ = factors(name)
+    order = np.random.default_rng(2).permutation(len(P))
+    s = admm(np.ascontiguousarray(P[order]), lam, 50, tolerance=1e-12)
+    assert np.sort(order[s.selected]).tolist() == solved(name, 50).selected.tolist()
+
+
+def test_signs_of_the_components_do_not_matter() -> None:
+    P, lam, _ = factors("MNIST_first3468")
+    signs = np.where(np.arange(lam.size) % 3 == 0, -1.0, 1.0)
+    s = admm(P * signs, lam, 50, tolerance=1e-12)
+    assert s.selected.tolist() == solved("MNIST_first3468", 50).selected.tolist()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["DNA_statlog", "MNIST_first3468"])
+def test_the_twelfth_digit_of_the_components_does_not_matter(name: str, seed: int) -> None:
+    # The polar step keeps the two scales of H apart, so that this holds where the literal form
+    # changes features.
+    P, lam, _ = factors(name)
+    P = P + 1e-12 * np.random.default_rng(seed).standard_normal(P.shape)
+    s = admm(P, lam, 100, tolerance=1e-12)
+    assert s.selected.tolist() == solved(name, 100).selected.tolist()
+
+
+def test_components_in_single_precision_are_enough() -> None:
+    P, lam, _ = factors("MNIST_first3468")
+    s = admm(P.astype(np.float32).astype(np.float64), lam, 50, tolerance=1e-6)
+    assert s.selected.tolist() == solved("MNIST_first3468", 50).selected.tolist()
+
+
+def test_two_runs_are_equal_bit_for_bit() -> None:
+    P, lam, _ = factors("DNA_statlog")
+    again = admm(P, lam, 50, tolerance=1e-12)
+    first = solved("DNA_statlog", 50)
+    assert again.primal_residuals == first.primal_residuals
+    assert all(np.array_equal(again.history[name], first.history[name]) for name in first.history)
+
+
+@pytest.mark.parametrize(
+    ("p", "k", "h"),
+    [(30, 6, 3), (30, 6, 6), (30, 6, 7), (12, 3, 12), (12, 12, 12), (20, 1, 5), (20, 4, 1),
+     (20, 1, 1), (1, 1, 1)],
+)  # fmt: skip
+def test_every_shape_agrees_with_the_literal_form(p: int, k: int, h: int) -> None:
+    P, lam = small_factor(p, k)
+    s = admm(P, lam, h, tolerance=1e-12)
+    oracle = literal_admm(P, lam, h)
+    assert s.selected.tolist() == oracle["selected"].tolist()
+    assert (s.iterations, s.converged) == (oracle["iterations"], oracle["converged"])
+    assert s.solver_objective <= exact(P, lam, h, tolerance=0.0).solver_objective * (1 + 1e-14)
+
+
+def test_running_out_of_iterations_is_said() -> None:
+    P, lam = small_factor(60, 3)
+    s = admm(P, lam, 10, tolerance=1e-12, max_iter=7)
+    assert (s.iterations, s.converged) == (7, False)
+    assert s.selected.size == 10
+
+
+def test_patience() -> None:
+    P, lam = small_factor(60, 3)
+    s = admm(P, lam, 10, tolerance=1e-12, patience=5)
+    assert s.converged
+    changed = s.history["rows_changed"]
+    assert (changed[-5:] == 0).all()
+    assert changed[-6] > 0
+
+
+def test_the_penalty_is_relative_to_the_largest_eigenvalue() -> None:
+    P, lam = small_factor(60, 3)
+    default = admm(P, lam, 10, tolerance=1e-12)
+    named = admm(P, lam, 10, tolerance=1e-12, mu0=1e-6 * lam[0], mu_max=1e3 * lam[0])
+    scaled = admm(P, 1024 * lam, 10, tolerance=1e-12)
+    assert named.primal_residuals == default.primal_residuals
+    assert scaled.selected.tolist() == default.selected.tolist()
+    assert scaled.iterations == default.iterations
+    assert scaled.solver_objective == pytest.approx(1024 * default.solver_objective, rel=1e-14)
+
+
+def test_a_large_penalty_meets_the_constraints() -> None:
+    P, lam = small_factor(60, 3)
+    s = admm(P, lam, 10, tolerance=1e-12, patience=600)
+    assert s.primal_residuals is not None
+    assert max(s.primal_residuals) < 1e-6
+
+
+def test_start_is_the_qr_of_components_and_unit_vectors() -> None:
+    P, lam, _ = factors("DNA_statlog")
+    a = feature_scores(P, lam, lam.size)
+    begun = start(P, ranking(a, 0.0), 40)
+    np.testing.assert_allclose(begun, leading_eigenvectors(P, a, 40), atol=1e-12)
+    assert np.array_equal(begun[:, :3], P)
+
+
+def test_start_passes_over_unit_vectors_it_already_spans() -> None:
+    # Features 2 and 0 are components themselves.
+    P = np.eye(6)[:, [2, 0]]
+    begun = start(P, np.array([2, 0, 5, 1, 3, 4]), 4)
+    np.testing.assert_allclose(begun, np.eye(6)[:, [2, 0, 5, 1]], atol=1e-15)
+
+
+def test_uncorrelated_features() -> None:
+    s = admm(np.eye(8)[:, [5, 1, 3]], np.array([3.0, 2.0, 1.0]), 3, tolerance=1e-12)
+    assert s.selected.tolist() == [1, 3, 5]
+
+
+def test_arguments_are_left_alone() -> None:
+    P, lam = small_factor(40, 3)
+    before = P.copy(), lam.copy()
+    admm(P, lam, 8, tolerance=1e-12, max_iter=5)
+    assert np.array_equal(P, before[0])
+    assert np.array_equal(lam, before[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"h": 0}, "h is 0"),
+        ({"h": 21}, "h is 21"),
+        ({"eigenvalues": np.ones(2)}, "do not belong together"),
+        ({"eigenvalues": np.zeros(3)}, "eigenvalues"),
+        ({"eigenvalues": np.array([1.0, np.nan, 0.1])}, "eigenvalues"),
+        ({"eigenvalues": np.array([1.0, 0.5, -0.1])}, "eigenvalues"),
+        ({"components": np.ones((20, 3))}, "orthonormal"),
+        ({"components": np.full((20, 3), np.nan)}, "orthonormal"),
+        ({"mu0": 0.0}, "mu0"),
+        ({"mu0": 2.0, "mu_max": 1.0}, "mu0"),
+        ({"rho": 0.9}, "rho"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"patience": 0}, "patience"),
+    ],
+)
+def test_bad_requests_are_refused(change: dict[str, Any], message: str) -> None:
+    P, lam = small_factor(20, 3)
+    request: dict[str, Any] = {"components": P, "eigenvalues": lam, "h": 4, "tolerance": 0.0}
+    with pytest.raises(ValueError, match=message):
+        admm(**{**request, **change})
+
+
+@pytest.mark.parametrize(("p", "k", "h"), [(4000, 10, 100), (300, 3, 300), (500, 100, 5)])
+@pytest.mark.parametrize("route", ["usual", "householder"])
+def test_memory_stays_below_the_bound(
+    p: int, k: int, h: int, route: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    P, lam = small_factor(p, k)
+    if route == "householder":
+        monkeypatch.setattr("kmufs_stream.solvers.polar._inner", lambda *_: None)
+    tracemalloc.start()
+    try:
+        admm(P, lam, h, tolerance=1e-12, max_iter=2)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 4 * 8 * p * h <= peak <= admm_bytes(p, k, h)
