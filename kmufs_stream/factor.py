@@ -59,7 +59,7 @@ class Leading:
     components : (u, r) float64, P: orthonormal columns, the largest entry of each positive.
     singular_values : (r,) float64, S, falling; singular values of Z, growing as sqrt(n).
     residuals : (r,) float64, Ritz residuals ||C P_j - lambda_j P_j|| of the correlation matrix C.
-    score_error : bound, or estimate, of the error of the scores a_i; scores nearer are ties.
+    score_error : bound, or estimate, of the largest error of the scores a_i that matter.
     settled : whether the scores had settled within the tolerance asked for.
     last_change : largest change of a score over the last read; infinite after one read.
     passes : reads of the data that it took.
@@ -108,11 +108,21 @@ class Factor(Leading):
         return square + 3 * self.components.nbytes
 
     @property
+    def tie(self) -> float:
+        """Scores that differ by less tie: what rounding alone may make of equal features."""
+        return score_tolerance(self.precision)
+
+    @property
     def rank(self) -> int:
-        """Components that stand above rounding: no k beyond this is answered."""
-        values = self.eigenvalues
-        eps = float(np.finfo(self.precision).eps)
-        return int((values > len(self.components) * eps * values[0]).sum())
+        """Components that stand above rounding: no k beyond this is answered.
+
+        Rounding of block products moves each correlation by about eps, at random, and so
+        eigenvalues by about sqrt(u) eps; the eigenproblem adds u eps_64 lambda_1 at most.
+        """
+        values, u = self.eigenvalues, len(self.components)
+        products = 4 * np.sqrt(u) * float(np.finfo(self.precision).eps)
+        rounding = products + u * float(np.finfo(np.float64).eps) * values[0]
+        return int((values > rounding).sum())
 
 
 def components_for(k: int, usable: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import xarray as xr
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, RowSample, Standardised
-from kmufs_stream.output import new_store
+from kmufs_stream.output import check_output, new_store
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly, written_quietly
 
@@ -19,8 +20,12 @@ FORMAT = "kmufs-factor"
 FORMAT_VERSION = 1
 
 
-def save_factor(factor: Factor, out: Path) -> None:
-    """Write a factor as a Zarr group at ``out``, whole or not at all."""
+def save_factor(factor: Factor, out: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a factor as a Zarr group at ``out``, whole or not at all.
+
+    Raises RequestError if the place is taken (without ``overwrite``) or cannot be written to.
+    """
+    check_output(Path(out), [], overwrite=overwrite)
     features = factor.features
     variables: dict[str, Any] = {
         "components": (("usable", "component"), factor.components),
@@ -48,14 +53,15 @@ def save_factor(factor: Factor, out: Path) -> None:
         "passes": factor.passes,
         "fingerprint": factor.fingerprint,
     }
-    with new_store(out) as folder, written_quietly():
+    with new_store(Path(out)) as folder, written_quietly():
         xr.Dataset(variables, attrs=attrs).to_zarr(
             folder, mode="w", zarr_format=3, consolidated=True
         )
 
 
-def load_factor(path: Path) -> Factor:
+def load_factor(path: str | os.PathLike[str]) -> Factor:
     """Read a factor. Raises RequestError for anything else, and for formats of other versions."""
+    path = Path(path)
     if not path.exists():
         raise RequestError(
             "not_found",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
             f"The output {out} is an existing folder, not the name of a store to write.",
             "Choose another --out.",
         )
-    _repair(out)
+    _repair(out.resolve())
     place = out.resolve()
     for path in inputs:
         source = path.resolve()
@@ -73,6 +74,7 @@ def new_store(out: Path) -> Iterator[Path]:
     An older ``out`` is renamed aside, the new one renamed in, the old one removed; after a crash
     between, the next :func:`check_output` puts the old one back.
     """
+    out = out.resolve()  # through a link, what it leads to is replaced
     partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
     previous = _previous(out)
     try:
@@ -105,9 +107,10 @@ def _repair(out: Path) -> None:
         if previous.exists() and not out.exists():
             previous.rename(out)
         shutil.rmtree(previous, ignore_errors=True)
-        for partial in out.parent.glob(f".{out.name}.partial-*"):
+        for partial in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
             owner = partial.name.rpartition("-")[2]
-            if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            # In a container every run may have this process's own number.
+            if owner.isdigit() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner))):
                 shutil.rmtree(partial, ignore_errors=True)
 
 

@@ -33,7 +33,7 @@ from kmufs_stream.sources.matrix import plain
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Demand, Plan
 from kmufs_stream.streaming.scaling import read_probe
-from kmufs_stream.subset import lazy_columns, subset_frame, write_result
+from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_frame, write_result
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly
 
@@ -97,8 +97,8 @@ class Selection:
         leading k components explain.
     ranks : (h,) int64, 1 = highest score among the selected.
     objective, optimum : Tr(S^T A S) of this choice, and the largest that any choice has.
-    ambiguous : features whose score is as near to the h-th highest as ``factor.score_error``,
-        beyond those that fit: which of them are chosen is not determined.
+    ambiguous : int64 source indices of the features whose score is as near to the h-th highest
+        as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
     output : where the result was written, or None.
     """
 
@@ -112,7 +112,7 @@ class Selection:
     ranks: NDArray[np.int64]
     objective: float
     optimum: float
-    ambiguous: int
+    ambiguous: NDArray[np.int64]
     solution: Solution
     factor: Factor
     matrix: Matrix
@@ -129,7 +129,7 @@ class Selection:
                 written: xr.Dataset = xr.open_zarr(self.output)
             return written
         frame = _frame(self, samples=True)
-        name = f"source_{self.matrix.name}" if self.matrix.name in frame else self.matrix.name
+        name = column_name(self.matrix, frame)
         data = lazy_columns(self.matrix, self.selected, self.plan.output_chunk_rows)
         return xr.decode_cf(frame.assign({name: data}))
 
@@ -148,7 +148,7 @@ class Selection:
             "primal_residuals": (
                 None if solution.primal_residuals is None else list(solution.primal_residuals)
             ),
-            "ambiguous": self.ambiguous,
+            "ambiguous": self.ambiguous.tolist(),
             "k": self.k,
             "h": self.h,
             "solver": self.solver,
@@ -249,9 +249,8 @@ def select(
         solution = solve(factor, k, h, solver, options)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
     chosen = scores[solution.selected]
-    order = ranking(scores, factor.score_error)
     ranks = np.empty(h, np.int64)
-    ranks[ranking(chosen, factor.score_error)] = np.arange(1, h + 1)
+    ranks[ranking(chosen, factor.tie)] = np.arange(1, h + 1)
     solved = time.perf_counter()
     selected = factor.features.usable[solution.selected]
     labels = None if matrix.labels is None else [plain(x) for x in matrix.labels[selected]]
@@ -270,8 +269,8 @@ def select(
             scores=chosen,
             ranks=ranks,
             objective=float(chosen.sum()),
-            optimum=float(scores[order[:h]].sum()),
-            ambiguous=ambiguous_at(scores, h, factor.score_error),
+            optimum=float(np.sort(scores)[-h:].sum()),
+            ambiguous=factor.features.usable[ambiguous_at(scores, h, factor.score_error)],
             solution=solution,
             factor=factor,
             matrix=matrix,
@@ -333,8 +332,8 @@ def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> 
     components = np.ascontiguousarray(factor.components[:, :k])
     eigenvalues = factor.eigenvalues[:k]
     if solver == "exact":
-        return exact(components, eigenvalues, h, tolerance=factor.score_error)
-    return admm(components, eigenvalues, h, tolerance=factor.score_error, **vars(options))
+        return exact(components, eigenvalues, h, tolerance=factor.tie)
+    return admm(components, eigenvalues, h, tolerance=factor.tie, **vars(options))
 
 
 def check_h(h: int, limit: int, what: str = "features") -> None:
@@ -351,7 +350,10 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
 
 def check_belongs(factor: Factor, matrix: Matrix) -> None:
     """Refuse a factor of other data."""
-    ours = fingerprint(matrix, read_probe(matrix))
+    n, p = matrix.shape
+    ours = {"shape": f"{n} x {p}"}
+    if n and factor.fingerprint["shape"] == ours["shape"]:
+        ours = fingerprint(matrix, read_probe(matrix))
     for what, found in ours.items():
         kept = factor.fingerprint.get(what)
         if kept == found:
@@ -364,12 +366,12 @@ def check_belongs(factor: Factor, matrix: Matrix) -> None:
         )
 
 
-def ambiguous_at(scores: NDArray[np.float64], h: int, error: float) -> int:
-    """How many features tie at the cutoff beyond those that fit: 0 where the choice is clear."""
+def ambiguous_at(scores: NDArray[np.float64], h: int, error: float) -> NDArray[np.int64]:
+    """The features tied at the h-th highest score to within an error, if not all of them fit."""
     cutoff = np.partition(scores, len(scores) - h)[len(scores) - h]
     above = int((scores > cutoff + error).sum())
-    tied = int((np.abs(scores - cutoff) <= error).sum())
-    return above + tied - h
+    tied = np.flatnonzero(np.abs(scores - cutoff) <= error)
+    return tied if above + len(tied) > h else tied[:0]
 
 
 def _attributes(result: Selection) -> dict[str, Any]:
@@ -385,7 +387,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "solver_objective": solution.solver_objective,
         "iterations": solution.iterations,
         "converged": int(solution.converged),
-        "ambiguous": result.ambiguous,
+        "ambiguous": len(result.ambiguous),
         "method": factor.method,
         "precision": factor.precision,
         "passes": factor.passes,
@@ -423,7 +425,7 @@ def _all_features(result: Selection, usable_scores: NDArray[np.float64]) -> xr.D
     reasons = np.full(p, "", dtype=object)
     for reason, index in features.excluded.items():
         reasons[index] = reason
-    dim = "source_feature"
+    dim = free_dim("source_feature", result.matrix)
     every = xr.Dataset(
         {
             "score": (dim, scores),
@@ -443,10 +445,12 @@ def _all_features(result: Selection, usable_scores: NDArray[np.float64]) -> xr.D
 
 def _diagnostics(result: Selection) -> xr.Dataset:
     factor = result.factor
+    component = free_dim("component", result.matrix)
+    iteration = free_dim("iteration", result.matrix)
     variables: dict[str, Any] = {
-        "singular_values": ("component", factor.singular_values),
-        "residuals": ("component", factor.residuals),
+        "singular_values": (component, factor.singular_values),
+        "residuals": (component, factor.residuals),
     }
     for name, values in result.solution.history.items():
-        variables[name] = ("iteration", values)
+        variables[name] = (iteration, values)
     return xr.Dataset(variables)

@@ -11,6 +11,7 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 import zarr
+from dask.array.core import slices_from_chunks
 from dask.delayed import delayed
 from numpy.typing import NDArray
 
@@ -21,7 +22,8 @@ from kmufs_stream.streaming.passes import StoppedError, run_tasks
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.zarr_io import written_quietly
 
-OURS = ("feature_index", "score", "rank")
+GROUPS = ("all_features", "diagnostics")
+OURS = ("feature_index", "score", "rank", *GROUPS)
 COORDINATE_ROWS = 2**20  # of a sample coordinate copied at a time
 
 
@@ -46,14 +48,37 @@ def subset_frame(
         frame = frame.drop_vars([c for c in frame.coords if matrix.sample_dim in frame[c].dims])
     if matrix.feature_dim in frame.dims:
         frame = frame.isel({matrix.feature_dim: selected})
-    # A coordinate of the source under one of our names keeps its values under another.
-    frame = frame.rename({name: f"source_{name}" for name in OURS if name in frame.coords})
-    theirs = {(f"input_{k}" if k in attrs else k): v for k, v in frame.attrs.items()}
+    # What the source has under one of our names is kept under another.
+    taken = {*OURS, *(str(name) for name in frame.coords)}
+    frame = frame.rename({c: _free(str(c), taken) for c in frame.coords if c in OURS})
+    theirs = dict(frame.attrs)
+    for key in attrs:
+        if key in theirs:
+            theirs[_free(key, {*theirs, *attrs}, "input")] = theirs.pop(key)
     return frame.assign_coords(
         feature_index=(matrix.feature_dim, selected, {"long_name": "0-based source index"}),
         score=(matrix.feature_dim, scores, {"long_name": "share of variance in k components"}),
         rank=(matrix.feature_dim, ranks, {"long_name": "1 = highest score among the selected"}),
     ).assign_attrs(theirs | attrs)
+
+
+def column_name(matrix: Matrix, frame: xr.Dataset) -> str:
+    """The data variable's own name, unless it is one of ours."""
+    taken = {*OURS, *(str(name) for name in frame.variables)}
+    return _free(matrix.name, taken)
+
+
+def free_dim(dim: str, matrix: Matrix) -> str:
+    """A dimension of a group under a name that the root does not use for another size."""
+    while dim in (matrix.sample_dim, matrix.feature_dim):
+        dim += "_"
+    return dim
+
+
+def _free(name: str, taken: set[str], prefix: str = "source") -> str:
+    while name in taken:
+        name = f"{prefix}_{name}"
+    return name
 
 
 def lazy_columns(matrix: Matrix, selected: NDArray[np.int64], rows: int) -> xr.Variable:
@@ -89,7 +114,7 @@ def write_result(
     Raises BrokenError if writing fails.
     """
     selected = frame["feature_index"].values
-    name = f"source_{matrix.name}" if matrix.name in frame.variables else matrix.name
+    name = column_name(matrix, frame)
     shape = (matrix.shape[0], len(selected))
     chunk = (plan.output_chunk_rows, len(selected))
     root = _storable(frame, matrix)
@@ -104,7 +129,7 @@ def write_result(
     form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
     with new_store(out) as folder, written_quietly(), zarr.config.set(ALL_CHUNKS):
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
-        _copy_coordinates(root, folder, form)
+        _copy_coordinates(root, folder)
         if samples:
             _copy_columns(matrix, selected, zarr.open_array(folder, path=name), plan, progress)
         for group, content in groups.items():
@@ -118,17 +143,28 @@ ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
+    text = {}
+    for name, c in frame.coords.items():
+        if c.dtype.kind in "UTO":
+            # Dask arrays of objects would be loaded whole to find out what they hold.
+            lazy = matrix.sample_dim in c.dims
+            text[name] = c.variable.astype(np.dtypes.StringDType() if lazy else object)
+    frame = frame.assign_coords(text)
     if matrix.sample_dim in frame.dims:
         frame = frame.chunk({matrix.sample_dim: COORDINATE_ROWS})
-    text = [name for name, c in frame.coords.items() if c.dtype.kind in "UT"]
-    return frame.assign_coords({name: frame[name].variable.astype(object) for name in text})
+    return frame
 
 
-def _copy_coordinates(root: xr.Dataset, folder: Path, form: Any) -> None:
-    lazy = [c for c, v in root.coords.items() if v.chunks is not None]
-    if lazy:
-        coordinates = xr.Dataset({c: root[c].variable for c in lazy})
-        coordinates.to_zarr(folder, mode="a", **form)
+def _copy_coordinates(root: xr.Dataset, folder: Path) -> None:
+    """Values of the lazy coordinates, a piece at a time; xarray has written their metadata."""
+    for name, coordinate in root.coords.items():
+        if coordinate.chunks is None:
+            continue
+        encoded = xr.conventions.encode_cf_variable(coordinate.variable).chunk()
+        target = zarr.open_array(folder, path=str(name))
+        for region in slices_from_chunks(encoded.chunks):  # type: ignore[no-untyped-call]
+            values = encoded[region].compute(scheduler="synchronous").values
+            target[region] = values.astype(object) if values.dtype.kind == "T" else values
 
 
 def _copy_columns(
@@ -138,21 +174,23 @@ def _copy_columns(
     plan: Plan,
     progress: Progress,
 ) -> None:
-    n, rows = matrix.shape[0], plan.output_chunk_rows
+    n = matrix.shape[0]
+    # At least a source chunk at a time, so that none is decoded twice.
+    rows = max(plan.output_chunk_rows, min(matrix.chunk_rows, n))
     progress.start("writing", n)
 
     def copy(stop: threading.Event, start: int) -> None:
-        chunk = np.empty((min(rows, n - start), len(selected)), matrix.stored_dtype)
-        for a in range(0, len(chunk), plan.block_rows):
+        columns = np.empty((min(rows, n - start), len(selected)), matrix.stored_dtype)
+        for a in range(0, len(columns), plan.block_rows):
             if stop.is_set():
                 raise StoppedError
-            part = chunk[a : a + plan.block_rows]
+            part = columns[a : a + plan.block_rows]
             part[:] = matrix.rows.take(start + a, start + a + len(part), selected)
             progress.advance(len(part))
         if matrix.transposed:
-            target[:, start : start + rows] = chunk.T
+            target[:, start : start + rows] = columns.T
         else:
-            target[start : start + rows] = chunk
+            target[start : start + rows] = columns
 
     def chunks(stop: threading.Event) -> Any:
         task = delayed(partial(copy, stop), pure=False)

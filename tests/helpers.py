@@ -52,6 +52,7 @@ def labelled(X: npt.NDArray[Any], **attrs: Any) -> xr.DataArray:
             "cell": np.datetime64("2020-01-01", "ns") + np.arange(n) * 10**9,
             "depth": ("cell", np.linspace(0, 1, n), {"long_name": "reads"}),
             "batch": ("cell", np.array([f"batch {i % 3}" for i in range(n)])),
+            "when": ("cell", np.datetime64("2021-05-06T07:08:09", "ns") + np.arange(n) * 10**12),
             "number": ("cell", np.arange(n, dtype=np.int32)),
             "run": ((), 17),
         },

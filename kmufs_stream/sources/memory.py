@@ -7,10 +7,18 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.sources.matrix import Matrix, check_table, describe, feature_labels, orient
+from kmufs_stream.sources.matrix import (
+    Matrix,
+    check_table,
+    describe,
+    feature_labels,
+    orient,
+    plain,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,9 @@ def open_dataarray(
     sample_dim, feature_dim, transposed = orient(
         (str(array.dims[0]), str(array.dims[1])), sample_dim, feature_dim, name
     )
+    levels = [d for d in array.dims if isinstance(array.indexes.get(d), pd.MultiIndex)]
+    labels = _joined(array.indexes[feature_dim]) if feature_dim in levels else None
+    array = array.reset_index(levels)  # stores keep the levels, not their product
     variable = array.variable.transpose(sample_dim, feature_dim)
     chunk_rows, chunk_columns = _chunks(variable)
     frame = array.coords.to_dataset().reset_coords(drop=False).set_coords(list(array.coords))
@@ -58,7 +69,7 @@ def open_dataarray(
         transposed=transposed,
         frame=frame.drop_encoding(),
         attrs=dict(array.attrs),
-        labels=feature_labels(frame, feature_dim),
+        labels=feature_labels(frame, feature_dim) if labels is None else labels,
         source=source,
         zarr_format=3,
         in_memory=isinstance(variable._data, np.ndarray),  # asking for .data would load it
@@ -77,6 +88,11 @@ def open_bare(
     check_table("data", kind, array.shape, array.dtype)
     labelled = xr.DataArray(array, dims=("sample", "feature"), name="data")
     return open_dataarray(labelled, sample_dim=sample_dim, feature_dim=feature_dim)
+
+
+def _joined(index: pd.Index[Any]) -> NDArray[Any]:
+    """Labels of stacked features: the labels of the levels, one after the other."""
+    return np.array([", ".join(str(plain(x)) for x in levels) for levels in index], dtype=object)
 
 
 def _chunks(variable: xr.Variable) -> tuple[int, int]:

@@ -319,16 +319,14 @@ def _frame(
 def _packing(array: zarr.Array[Any], attrs: dict[str, Any]) -> dict[str, Any]:
     """The CF attributes under which stored numbers differ from the values they stand for.
 
-    In format 2 xarray keeps ``_FillValue`` as the array's fill value, where it may also be
-    nothing but Zarr's default: it then marks missing values only in packed data, or as a
-    floating-point number other than zero.
+    In format 2 xarray keeps ``_FillValue`` as the array's fill value, where 0 may be nothing but
+    Zarr's default: it then marks missing values only in packed data.
     """
     packing = {key: attrs[key] for key in CF_PACKING if key in attrs}
     packed = "scale_factor" in packing or "add_offset" in packing
-    if array.metadata.zarr_format == 2 and "_FillValue" not in array.attrs and not packed:
-        fill = array.fill_value
-        if array.dtype.kind != "f" or not fill:
-            packing.pop("_FillValue", None)
+    only_fill = array.metadata.zarr_format == 2 and "_FillValue" not in array.attrs
+    if only_fill and not packed and not array.fill_value:
+        packing.pop("_FillValue", None)
     return {k: v for k, v in packing.items() if not (isinstance(v, float | np.floating) and v != v)}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from dask.base import compute
@@ -57,10 +57,15 @@ def run_pass(
     tree of merges depends on that number alone, and so does every bit of the result.
     """
 
+    window = _Window(2 * threads)
+
     def tree(stop: threading.Event) -> Any:
-        fold = delayed(partial(fold_partition, kernel, rows, stop, progress), pure=False)
-        merge = delayed(kernel.merge, pure=False)
-        states = [fold(partition) for partition in partitions]
+        def fold(index: int) -> State:
+            with window.of(index):
+                return fold_partition(kernel, rows, stop, progress, partitions[index])
+
+        folded, merge = delayed(fold, pure=False), delayed(kernel.merge, pure=False)
+        states = [folded(index) for index in range(len(partitions))]
         while len(states) > 1:
             pairs = [merge(a, b) for a, b in zip(states[::2], states[1::2], strict=False)]
             states = pairs + states[len(pairs) * 2 :]
@@ -68,6 +73,28 @@ def run_pass(
 
     state: State = run_tasks(tree, threads=threads)
     return state
+
+
+class _Window:
+    """Keeps partitions from running far ahead of a slow one: their states would pile up."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._running: set[int] = set()
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def of(self, index: int) -> Iterator[None]:
+        """Wait until the partition is near enough to the first that is running, then run it."""
+        with self._changed:
+            self._running.add(index)
+            self._changed.wait_for(lambda: index < min(self._running) + self._width)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running.remove(index)
+                self._changed.notify_all()
 
 
 def fold_partition(

@@ -285,16 +285,16 @@ class _Sizing:
         # In float64 at worst: what float32 cannot hold falls back to it.
         self.block = table.read_bytes(rows) + rows * p * 8 + self.cost.update
         probe = min(n, PROBE_PLACES * PROBE_ROWS) * p * (table.dtype.itemsize + 4 * 8)
-        chunk = self.chunk_rows * demand.h * table.stored_itemsize
-        # The chunk, a block's share of it, and what encoding makes of it.
-        self.copy = 3 * chunk + table.read_bytes(rows) if demand.copies else 0
+        copied = max(self.chunk_rows, min(table.chunk_rows, n)) * demand.h * table.stored_itemsize
+        # The columns, a block's share of them, and what encoding makes of them.
+        self.copy = 3 * copied + table.read_bytes(rows) if demand.copies else 0
         # The sample is stacked from a block's rows at a time.
         self.sample += rows * table.row_bytes
         self.fixed = {"probe": BASELINE + probe}
 
     def live_states(self, threads: int) -> int:
         """Partition states that are alive at once: being folded, merged, or waiting to be."""
-        return min(2 * self.partitions, 2 * threads + self.partitions.bit_length())
+        return min(2 * self.partitions, 3 * threads + self.partitions.bit_length())
 
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost
@@ -349,12 +349,14 @@ class _Sizing:
 
 
 def _output_chunk_rows(table: Table, h: int) -> int:
-    """Rows of a subset's chunk: tens of MB, in whole source chunks where these are small."""
-    n = table.shape[0]
+    """Rows of a subset's chunk: tens of MB; whole source chunks, or a whole part of one."""
+    n = max(table.shape[0], 1)
+    source = min(table.chunk_rows, n)
     rows = max(OUTPUT_CHUNK_BYTES // (max(h, 1) * table.stored_itemsize), 1)
-    if rows >= table.chunk_rows:
-        rows = rows // table.chunk_rows * table.chunk_rows
-    return max(min(rows, n), 1)
+    if rows >= source:
+        return min(rows // source * source, n)
+    parts = -(-source // rows)
+    return source // next((m for m in range(parts, 4 * parts) if source % m == 0), 1)
 
 
 def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:

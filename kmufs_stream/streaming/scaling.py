@@ -73,19 +73,18 @@ class Scaling:
         ok = np.isfinite(rows)
         rows[~ok] = 0.0
         count = np.maximum(ok.sum(axis=0), 1)
-        # Halving first keeps the sums of the largest numbers finite.
-        peak = np.abs(rows).max(axis=0, initial=0.0)
-        unit = _power_of_two(peak)
-        shift = (rows / unit).sum(axis=0) / count * unit
-        if probe.dtype.kind in "fc":
-            shift = shift.astype(probe.dtype).astype(np.float64)
-        else:
-            shift = np.rint(shift)
-        off = np.where(ok, rows - shift, 0.0)
-        spread = np.abs(off).max(axis=0, initial=0.0)
-        known = np.where(ok, rows, shift).std(axis=0) > 0 if len(rows) else spread > 0
-        unit = _power_of_two(spread)
-        std = np.sqrt(((off / unit) ** 2).sum(axis=0) / count) * unit
+        # In units of the largest number, so that no sum or difference overflows.
+        unit = _power_of_two(np.abs(rows).max(axis=0, initial=0.0))
+        rows /= unit
+        mean = rows.sum(axis=0) / count
+        rows -= mean
+        rows[~ok] = 0.0
+        peak = _power_of_two(np.abs(rows).max(axis=0, initial=0.0))
+        std = np.sqrt(((rows / peak) ** 2).sum(axis=0) / count) * peak
+        exact = probe.dtype.type if probe.dtype.kind == "f" else np.rint
+        shift = np.asarray(exact(mean * unit), dtype=np.float64)
+        known = std > 0
+        std *= unit
         limit = 2.0**120 if precision == "float32" else 2.0**1000
         scale = np.clip(_power_of_two(np.where(known, std, 1.0)), 1 / limit, limit)
         return cls(shift, scale, known, precision)

@@ -51,9 +51,7 @@ def folded(kernel: TSQR, x: npt.NDArray[Any], edges: list[int]) -> TSQRState:
     return state
 
 
-def whole(
-    x: npt.NDArray[Any], k: int, parts: int = 3, blocks: int = 2
-) -> tuple[Leading, Scaling]:
+def whole(x: npt.NDArray[Any], k: int, parts: int = 3, blocks: int = 2) -> tuple[Leading, Scaling]:
     """The factor of x folded in equal parts of equal blocks."""
     scaling = Scaling.from_probe(x[:: max(len(x) // 64, 1)], "float64")
     kernel = TSQR(scaling)

@@ -1,0 +1,105 @@
+"""The application, and what every run ends with: an exit code, and an error told once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from kmufs_stream.version import __version__
+from kmufs_stream_cli import interrupt
+from kmufs_stream_cli.commands.decompose import decompose
+from kmufs_stream_cli.commands.demo import demo
+from kmufs_stream_cli.commands.plan import plan
+from kmufs_stream_cli.commands.select import select
+from kmufs_stream_cli.failure import explain, tell
+
+NAME = "kmufs-stream"
+
+app = typer.Typer(
+    name=NAME,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="To see it work: kmufs-stream demo",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"{NAME} {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Choose, without labels, the h original features that best separate k clusters.
+
+    The table (samples x features) is a Zarr store and may be far larger than memory.
+    """
+
+
+app.command(
+    epilog="Example: kmufs-stream select data.zarr --k 10 --h 100",
+)(select)
+app.command(
+    epilog="Example: kmufs-stream plan data.zarr --k 10 --h 100 --memory 2GB",
+)(plan)
+app.command(
+    epilog="Example: kmufs-stream decompose data.zarr --k 20 --out factor.zarr",
+)(decompose)
+app.command(epilog="Example: kmufs-stream demo")(demo)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0 done, 2 the request cannot be met, 1 something broke, 130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a label must not break a terminal that lacks a letter
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with warnings.catch_warnings(), interrupt.raised():
+            if not debug:
+                warnings.simplefilter("ignore")  # nothing in them that a user can act on
+            command = typer.main.get_command(app)
+            done = command.main(arguments or ["--help"], prog_name=NAME, standalone_mode=False)
+        code = done if isinstance(done, int) else 0
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = 1  # whoever was reading has gone; there is nobody to tell
+    except (Exception, KeyboardInterrupt, interrupt.Interrupted) as error:
+        failure = explain(error, [NAME, *arguments])
+        code = failure.exit_code
+        _quietly(partial(tell, failure, error, json="--json" in arguments, debug=debug))
+    _drop_unwritten()
+    return code
+
+
+def _quietly(say: Callable[[], None]) -> None:
+    """Say it, unless there is nowhere to."""
+    with contextlib.suppress(OSError):
+        say()
+        sys.stdout.flush()
+
+
+def _drop_unwritten() -> None:
+    """Where stdout cannot be written, keep the interpreter from failing at its last flush."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,169 @@
+"""kmufs-stream decompose"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kmufs_stream_cli import options, show
+from kmufs_stream_cli.progress import shown
+
+if TYPE_CHECKING:
+    from kmufs_stream import Factor, Matrix
+
+SPECTRUM = 10  # components that are shown
+H = 100  # features in the example of what to type next
+BAR = 30  # letters of the longest
+
+
+def decompose(
+    data: options.Data,
+    k: options.K,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="Zarr store to write the factor to.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ],
+    variable: options.Variable = None,
+    group: options.Group = None,
+    sample_dim: options.SampleDim = None,
+    feature_dim: options.FeatureDim = None,
+    fill_missing_chunks: options.FillMissingChunks = False,
+    method: options.Method = "auto",
+    tol: options.Tol = 1e-4,
+    max_passes: options.MaxPasses = 12,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    precision: options.Precision = "auto",
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> None:
+    """Read DATA once and keep its factor: select then answers every k up to K from it at once."""
+    from kmufs_stream import LanczosOptions, open_matrix, save_factor
+    from kmufs_stream import decompose as run
+    from kmufs_stream.output import check_output
+
+    began = time.perf_counter()
+    matrix = open_matrix(
+        data,
+        variable=variable,
+        group=group,
+        sample_dim=sample_dim,
+        feature_dim=feature_dim,
+        fill_missing_chunks=fill_missing_chunks,
+    )
+    target = Path(out)
+    check_output(target, [Path(data)], overwrite=overwrite)
+    with shown(verbose=verbose, json=json) as progress:
+        factor = run(
+            matrix,
+            k,
+            method=method,
+            lanczos=LanczosOptions(tol, max_passes, seed),
+            memory=memory,
+            threads=threads,
+            precision=precision,
+            progress=progress,
+        )
+        progress.start("writing", 0)
+        save_factor(factor, target, overwrite=overwrite)
+    summary = _summary(factor, matrix, k, out, time.perf_counter() - began)
+    if json:
+        show.as_json(summary)
+    else:
+        _show(factor, matrix, summary)
+        again = show.command(
+            "select",
+            data,
+            factor=out,
+            k=k,
+            h=H if summary["usable"] > H else k,
+            variable=variable,
+            group=group,
+            sample_dim=sample_dim,
+            feature_dim=feature_dim,
+            fill_missing_chunks=fill_missing_chunks,
+        )
+        show.next_command(show.console(), again)
+
+
+def _summary(factor: Factor, matrix: Matrix, k: int, out: str, seconds: float) -> dict[str, Any]:
+    """The factor in plain JSON types."""
+    from kmufs_stream import __version__
+    from kmufs_stream.streaming.memory import peak_memory
+
+    features = factor.features
+    return {
+        "k": k,
+        "components": len(factor.singular_values),
+        "rank": factor.rank,
+        "singular_values": factor.singular_values.tolist(),
+        "eigenvalues": factor.eigenvalues.tolist(),
+        "residuals": factor.residuals.tolist(),
+        "method": factor.method,
+        "precision": factor.precision,
+        "passes": factor.passes,
+        "settled": factor.settled,
+        "score_error": factor.score_error,
+        "samples": features.samples,
+        "features": matrix.shape[1],
+        "usable": len(features.usable),
+        "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
+        "output": out,
+        "seconds": {"total": seconds},
+        "peak_rss_bytes": peak_memory(),
+        "version": __version__,
+    }
+
+
+def _show(factor: Factor, matrix: Matrix, summary: dict[str, Any]) -> None:
+    out = show.console()
+    show.line(
+        out,
+        f"Decomposed {summary['samples']:,} samples x {summary['features']:,} features into "
+        f"{summary['components']:,} components.",
+        "bold",
+    )
+    show.line(out)
+    out.print(_spectrum(summary))
+    if summary["components"] > SPECTRUM:
+        show.line(out, f"  and {summary['components'] - SPECTRUM:,} more")
+    show.line(out)
+    show.facts(
+        out,
+        [
+            ("rank", f"{summary['rank']:,}: select takes --k up to this"),
+            ("excluded", show.excluded(summary["excluded"], show.names(factor, matrix))),
+            ("reads", str(summary["passes"])),
+            ("time", f"{summary['seconds']['total']:.2f} s"),
+            ("memory", f"{show.size(summary['peak_rss_bytes'])} at the peak"),
+            ("output", summary["output"]),
+        ],
+    )
+
+
+def _spectrum(summary: dict[str, Any]) -> Any:
+    values = summary["eigenvalues"]
+    rows = [
+        (str(j + 1), f"{s:.6g}", f"{value / summary['usable']:.2%}", "#" * bar(value, values[0]))
+        for j, (s, value) in enumerate(
+            zip(summary["singular_values"][:SPECTRUM], values, strict=False)
+        )
+    ]
+    columns = [("component", True), ("singular value", True), ("of variance", True), ("", False)]
+    return show.table(columns, rows)
+
+
+def bar(value: float, largest: float) -> int:
+    """Letters of a bar."""
+    return round(BAR * value / largest)

@@ -1,0 +1,165 @@
+"""kmufs-stream plan"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kmufs_stream_cli import options, show
+
+if TYPE_CHECKING:
+    from kmufs_stream import Matrix, Plan
+
+NAMED = 5  # labels that are shown
+
+
+def plan(
+    data: options.Data,
+    k: options.K,
+    h: options.H,
+    variable: options.Variable = None,
+    group: options.Group = None,
+    sample_dim: options.SampleDim = None,
+    feature_dim: options.FeatureDim = None,
+    method: options.Method = "auto",
+    tol: options.Tol = 1e-4,
+    max_passes: options.MaxPasses = 12,
+    solver: options.SolverName = "admm",
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    precision: options.Precision = "auto",
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
+    from kmufs_stream import LanczosOptions, open_matrix, plan_selection
+
+    matrix = open_matrix(
+        data, variable=variable, group=group, sample_dim=sample_dim, feature_dim=feature_dim
+    )
+    made = plan_selection(
+        matrix,
+        k,
+        h,
+        solver=solver,
+        method=method,
+        lanczos=LanczosOptions(tol, max_passes),
+        memory=memory,
+        threads=threads,
+        precision=precision,
+    )
+    if json:
+        show.as_json(_summary(matrix, made, k, h, solver))
+        return
+    out = show.console()
+    show.line(out, f"{matrix.source}: {matrix.name}", "bold")
+    show.facts(out, plan_facts(matrix, made))
+    show.line(out)
+    show.line(out, f"Predicted peak memory: {show.size(made.peak)}, of {show.size(made.budget)}")
+    show.line(out, "by stage; they follow each other, so the largest counts:")
+    out.print(
+        show.table(
+            [("stage", False), ("memory", True)],
+            [(stage, show.size(number)) for stage, number in made.stages.items()],
+        )
+    )
+    again = show.command(
+        "select",
+        data,
+        k=k,
+        h=h,
+        variable=variable,
+        group=group,
+        sample_dim=sample_dim,
+        feature_dim=feature_dim,
+        solver=solver if solver != "admm" else None,
+        method=method if method != "auto" else None,
+        memory=memory,
+        threads=threads,
+        precision=precision if precision != "auto" else None,
+    )
+    show.next_command(out, again)
+
+
+def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
+    """What a plan decides, as names and values."""
+    samples, features = matrix.shape
+    labels = "none found, features are numbered"
+    if matrix.labels is not None:
+        first = ", ".join(str(label) for label in matrix.labels[:NAMED])
+        labels = first + (", ..." if features > NAMED else "")
+    dtype = str(matrix.dtype)
+    if matrix.stored_dtype != matrix.dtype:
+        dtype += f", stored as {matrix.stored_dtype}"
+    shards = f", in shards of {matrix.shard_rows:,} rows"
+    return [
+        (
+            "shape",
+            f"{samples:,} samples ({matrix.sample_dim}) x {features:,} features "
+            f"({matrix.feature_dim})",
+        ),
+        ("dtype", dtype),
+        (
+            "chunks",
+            f"{matrix.chunk_rows:,} samples x {matrix.chunk_columns:,} features"
+            + (shards if matrix.shard_rows != matrix.chunk_rows else ""),
+        ),
+        ("labels", labels),
+        ("method", f"{made.method}, products of blocks in {made.precision}"),
+        ("not run", "; ".join(f"{name}: {why}" for name, why in made.rejected.items()) or "-"),
+        (
+            "blocks",
+            f"{made.block_rows:,} rows, {made.blocks_per_partition:,} per partition, "
+            f"{len(made.partitions):,} partitions",
+        ),
+        ("threads", f"{made.threads:,}"),
+        ("reads", f"{_most(made)}{made.reads} for the factor, then the chosen columns once"),
+        ("output", f"{show.size(made.output_bytes)} before compression"),
+        ("memory", f"{show.size(made.peak)} predicted at most, of {show.size(made.budget)}"),
+        ("given up", "; ".join(made.concessions) or "nothing"),
+    ]
+
+
+def _most(made: Plan) -> str:
+    return "at most " if made.method == "lanczos" else ""
+
+
+def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[str, Any]:
+    """The plan in plain JSON types."""
+    from kmufs_stream import __version__
+    from kmufs_stream.sources.matrix import plain
+
+    labels = matrix.labels
+    return {
+        "source": matrix.source,
+        "variable": matrix.name,
+        "samples": matrix.shape[0],
+        "features": matrix.shape[1],
+        "sample_dim": matrix.sample_dim,
+        "feature_dim": matrix.feature_dim,
+        "dtype": str(matrix.dtype),
+        "stored_dtype": str(matrix.stored_dtype),
+        "chunk_rows": matrix.chunk_rows,
+        "chunk_columns": matrix.chunk_columns,
+        "shard_rows": matrix.shard_rows,
+        "zarr_format": matrix.zarr_format,
+        "first_labels": None if labels is None else [plain(label) for label in labels[:NAMED]],
+        "k": k,
+        "h": h,
+        "solver": solver,
+        "method": made.method,
+        "precision": made.precision,
+        "block_rows": made.block_rows,
+        "blocks_per_partition": made.blocks_per_partition,
+        "partitions": len(made.partitions),
+        "threads": made.threads,
+        "reads": made.reads,
+        "cached_rows": made.cached_rows,
+        "rejected": dict(made.rejected),
+        "concessions": list(made.concessions),
+        "budget_bytes": made.budget,
+        "predicted_peak_bytes": made.peak,
+        "stages_bytes": dict(made.stages),
+        "output_bytes": made.output_bytes,
+        "output_chunk_rows": made.output_chunk_rows,
+        "version": __version__,
+    }

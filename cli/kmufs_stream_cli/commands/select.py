@@ -1,0 +1,248 @@
+"""kmufs-stream select"""
+
+from __future__ import annotations
+
+import shlex
+from json import dumps as quote
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kmufs_stream_cli import options, show
+from kmufs_stream_cli.commands.plan import plan_facts
+from kmufs_stream_cli.progress import say, shown
+
+if TYPE_CHECKING:
+    from kmufs_stream import Matrix, Selection
+
+BEST = 10
+PLANNED = ("solver", "selection_only", "method", "lanczos", "memory", "threads", "precision")
+
+
+def select(
+    data: options.Data,
+    k: options.K,
+    h: options.H,
+    variable: options.Variable = None,
+    group: options.Group = None,
+    sample_dim: options.SampleDim = None,
+    feature_dim: options.FeatureDim = None,
+    fill_missing_chunks: options.FillMissingChunks = False,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="Zarr store to write; DATA's name + .selected.zarr in this folder by default.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    overwrite: options.Overwrite = False,
+    selection_only: Annotated[
+        bool,
+        typer.Option(
+            "--selection-only",
+            help="Write indices, scores and diagnostics, copy no data.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    factor: Annotated[
+        str | None,
+        typer.Option(
+            "--factor",
+            metavar="PATH",
+            help="Factor of these data, from decompose: they are then not read for it.",
+            rich_help_panel=options.FACTOR,
+        ),
+    ] = None,
+    method: options.Method = "auto",
+    tol: options.Tol = 1e-4,
+    max_passes: options.MaxPasses = 12,
+    seed: options.Seed = 0,
+    solver: options.SolverName = "admm",
+    mu0: Annotated[
+        float | None,
+        typer.Option(
+            "--mu0",
+            help="admm: first penalty; 1e-6 times the largest eigenvalue by default.",
+            rich_help_panel=options.SOLVER,
+        ),
+    ] = None,
+    mu_max: Annotated[
+        float | None,
+        typer.Option(
+            "--mu-max",
+            help="admm: last penalty; 1e3 times the largest eigenvalue by default.",
+            rich_help_panel=options.SOLVER,
+        ),
+    ] = None,
+    rho: Annotated[
+        float,
+        typer.Option("--rho", help="admm: growth of the penalty.", rich_help_panel=options.SOLVER),
+    ] = 1.05,
+    max_iter: Annotated[
+        int,
+        typer.Option("--max-iter", help="admm: most iterations.", rich_help_panel=options.SOLVER),
+    ] = 3000,
+    patience: Annotated[
+        int,
+        typer.Option(
+            "--patience",
+            help="admm: iterations without a change of the chosen set that end it.",
+            rich_help_panel=options.SOLVER,
+        ),
+    ] = 30,
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    precision: options.Precision = "auto",
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> None:
+    """Choose the H features of DATA that best separate K clusters, and write them to a Zarr store.
+
+    The data are read once, block by block, whatever their size.
+    """
+    from kmufs_stream import AdmmOptions, LanczosOptions, open_matrix
+
+    matrix = open_matrix(
+        data,
+        variable=variable,
+        group=group,
+        sample_dim=sample_dim,
+        feature_dim=feature_dim,
+        fill_missing_chunks=fill_missing_chunks,
+    )
+    result = run_select(
+        matrix,
+        k,
+        h,
+        out=default_output(data) if out is None else out,
+        verbose=verbose,
+        json=json,
+        solver=solver,
+        options=AdmmOptions(mu0, mu_max, rho, max_iter, patience),
+        factor=factor,
+        overwrite=overwrite,
+        selection_only=selection_only,
+        method=method,
+        lanczos=LanczosOptions(tol, max_passes, seed),
+        memory=memory,
+        threads=threads,
+        precision=precision,
+    )
+    if json:
+        show.as_json(result.summary())
+    else:
+        show_selection(result)
+
+
+def default_output(data: str) -> str:
+    """Beside the user, not beside the data, which may lie where nothing can be written."""
+    return f"{Path(data).resolve().stem}.selected.zarr"
+
+
+def run_select(
+    matrix: Matrix, k: int, h: int, *, out: str, verbose: bool, json: bool, **asked: Any
+) -> Selection:
+    """Select with the progress shown; ``asked`` are the keywords of kmufs_stream.select."""
+    from kmufs_stream import plan_selection
+    from kmufs_stream import select as run
+
+    if verbose and asked.get("factor") is None:
+        planned = {name: asked[name] for name in PLANNED if name in asked}
+        plan = plan_selection(matrix, k, h, **planned)
+        for name, value in plan_facts(matrix, plan):
+            say(f"{name}: {value}")
+    with shown(verbose=verbose, json=json) as progress:
+        return run(matrix, k, h, out=out, progress=progress, **asked)
+
+
+def show_selection(result: Selection) -> None:
+    """What was chosen, how well, what it took, and what to do with it."""
+    out = show.console()
+    summary = result.summary()
+    show.line(
+        out,
+        f"Chose {summary['h']:,} of {summary['features']:,} features for k = {summary['k']} "
+        f"from {summary['samples']:,} samples.",
+        "bold",
+    )
+    show.line(out)
+    out.print(_best(result))
+    if summary["h"] > BEST:
+        show.line(out, f"  and {summary['h'] - BEST:,} more")
+    show.line(out)
+    show.facts(out, _outcome(result, summary))
+    if summary["output"] is not None:
+        opened = f"xarray.open_zarr({quote(summary['output'], ensure_ascii=False)})"
+        show.next_command(out, shlex.join(["python", "-c", f"import xarray; print({opened})"]))
+
+
+def _best(result: Selection) -> Any:
+    labels = result.labels
+    columns = [("rank", True), ("feature", True), ("score", True)]
+    if labels is not None:
+        columns.append(("label", False))
+    rows = []
+    for i in result.ranks.argsort()[:BEST]:
+        row = [str(result.ranks[i]), str(result.selected[i]), f"{result.scores[i]:.4f}"]
+        rows.append(row if labels is None else [*row, str(labels[i])])
+    return show.table(columns, rows)
+
+
+def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        (
+            "objective",
+            f"{summary['objective']:.6g}, which is {summary['objective'] / summary['optimum']:.2%} "
+            f"of the model's optimum {summary['optimum']:.6g}",
+        ),
+        ("solver", _ending(summary)),
+        ("excluded", show.excluded(summary["excluded"], show.names(result.factor, result.matrix))),
+    ]
+    if summary["ambiguous"]:
+        rows.append(
+            (
+                "ambiguous",
+                f"{len(summary['ambiguous']):,} features score the same at the cutoff; which of "
+                "them are chosen is arbitrary",
+            )
+        )
+    if not summary["settled"]:
+        rows.append(
+            (
+                "scores",
+                f"NOT SETTLED after {summary['passes']} reads: they may be off by "
+                f"{summary['score_error']:.1g}; give --max-passes more",
+            )
+        )
+    if summary["concessions"]:
+        rows.append(("given up", "; ".join(summary["concessions"])))
+    seconds = summary["seconds"]
+    stages = ", ".join(f"{stage} {s:.2f} s" for stage, s in seconds.items() if stage != "total")
+    reads = summary["passes"]
+    rows += [
+        ("reads", f"{reads} for the factor" if reads else "none for the factor: it was given"),
+        ("time", f"{seconds['total']:.2f} s ({stages})"),
+        (
+            "memory",
+            f"{show.size(summary['peak_rss_bytes'])} at the peak, "
+            f"{show.size(summary['predicted_peak_bytes'])} predicted at most",
+        ),
+    ]
+    if summary["output"] is not None:
+        rows.append(("output", summary["output"]))
+    return rows
+
+
+def _ending(summary: dict[str, Any]) -> str:
+    if summary["iterations"] == 0:
+        return f"{summary['solver']}: closed form"
+    if summary["converged"]:
+        return f"{summary['solver']}: converged after {summary['iterations']} iterations"
+    return (
+        f"{summary['solver']}: NOT CONVERGED after {summary['iterations']} iterations, the chosen "
+        "set was still changing; give --max-iter more"
+    )

@@ -1,0 +1,50 @@
+"""Data for the demo: scikit-learn's hand-written digits, made tall, as a Zarr store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SIDE = 8  # pixels
+COPIES = 20
+CHUNK_ROWS = 4096
+
+
+def write_digits(path: Path) -> None:
+    """Images x pixels, every image ``COPIES`` times; pixel names label the features.
+
+    The digit that an image shows is stored beside it. The selection never sees it: it is there
+    for judging what was chosen.
+    """
+    import numpy as np
+    import xarray as xr
+    from sklearn.datasets import load_digits
+
+    from kmufs_stream.output import new_store
+    from kmufs_stream.zarr_io import written_quietly
+
+    digits = load_digits()
+    pixels = np.tile(digits.data.astype(np.uint8), (COPIES, 1))
+    images = xr.DataArray(
+        pixels,
+        dims=("image", "pixel"),
+        coords={
+            "image": np.arange(len(pixels)),
+            "pixel": digits.feature_names,
+            "digit": ("image", np.tile(digits.target.astype(np.int8), COPIES)),
+        },
+        attrs={"long_name": "ink", "source": "sklearn.datasets.load_digits"},
+        name="pixels",
+    )
+    with new_store(path) as folder, written_quietly():
+        encoding = {"pixels": {"chunks": (CHUNK_ROWS, SIDE * SIDE)}}
+        images.to_dataset().to_zarr(folder, mode="w", encoding=encoding, consolidated=True)
+
+
+def picture(marks: Mapping[int, str]) -> list[str]:
+    """The pixels as lines of text: the mark of each, a dot where it has none."""
+    cells = [marks.get(i, ".").rjust(3) for i in range(SIDE * SIDE)]
+    return ["".join(cells[i : i + SIDE]) for i in range(0, len(cells), SIDE)]

@@ -1,0 +1,76 @@
+"""What went wrong, as it is told: one message, its remedy, an exit code; or one JSON object."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from kmufs_stream.errors import KmufsError
+from kmufs_stream_cli.interrupt import Interrupted
+
+# The base of all usage errors: of click, or of the copy of click inside newer versions of Typer.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+LONGEST = 500  # letters of a foreign message
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error for people and machines."""
+
+    code: str
+    message: str
+    remedy: str
+    exit_code: int
+
+
+def explain(error: BaseException, command: Sequence[str]) -> Failure:
+    """What an exception means to whoever typed the command."""
+    if isinstance(error, KmufsError):
+        return Failure(error.code, error.message, error.remedy, error.exit_code)
+    if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
+        again = shlex.join(command)
+        return Failure(
+            "interrupted",
+            "Interrupted; no partial output is left.",
+            f"To start again, type: {again}",
+            130,
+        )
+    if isinstance(error, UsageError):
+        path = getattr(getattr(error, "ctx", None), "command_path", command[0])
+        message = str(getattr(error, "format_message", lambda: error)())
+        return Failure("usage", message, f"See {path} --help.", 2)
+    if isinstance(error, MemoryError):
+        return Failure(
+            "out_of_memory",
+            "Memory ran out.",
+            "Give a smaller --memory or --threads 1, or close other programs.",
+            1,
+        )
+    said = " ".join(str(error).split())
+    said = said if len(said) <= LONGEST else said[:LONGEST] + " ..."
+    return Failure(
+        "unexpected",
+        f"Something unexpected broke: {type(error).__name__}: {said}".rstrip(": "),
+        "Run again with --debug to see where.",
+        1,
+    )
+
+
+def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> None:
+    """Print it: JSON on stdout, or words on stderr; where it came from only with ``debug``."""
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    if json:
+        keys = {"code": failure.code, "message": failure.message, "remedy": failure.remedy}
+        print(jsonlib.dumps({"error": keys}))
+        return
+    head = "" if failure.exit_code == 130 else "Error: "
+    print(f"{head}{failure.message}", file=sys.stderr)
+    for line in failure.remedy.splitlines():
+        print(f"  {line}", file=sys.stderr)

@@ -1,0 +1,41 @@
+"""SIGINT and SIGTERM as one exception in the main thread, raised once."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Interrupted(BaseException):
+    """The user, or the system, asks to stop. Not an Exception: nothing on the way handles it."""
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+    """Within the block a first SIGINT or SIGTERM raises Interrupted; later ones are ignored.
+
+    The clean-up that follows is short and must not be cut off itself. A signal that is ignored
+    from outside (nohup) stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {s: signal.getsignal(s) for s in signals}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for s in signals:
+            signal.signal(s, signal.SIG_IGN)
+        raise Interrupted
+
+    for s, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(s, stop)
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)

@@ -1,0 +1,153 @@
+"""The options that commands share, each said once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+STORE = "What the data are"
+RESOURCES = "Resources"
+OUTPUT = "Output"
+FACTOR = "Factor"
+SOLVER = "Solver"
+
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="Zarr store (a folder): array, group or dataset.")
+]
+K = Annotated[int, typer.Option("--k", help="Number of clusters.")]
+H = Annotated[int, typer.Option("--h", help="Number of features to choose.")]
+
+Variable = Annotated[
+    str | None,
+    typer.Option(
+        "--variable",
+        metavar="NAME",
+        help="The 2-d variable; needed where the store holds several.",
+        rich_help_panel=STORE,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group", metavar="PATH", help="Group of the store to look in.", rich_help_panel=STORE
+    ),
+]
+FeatureDim = Annotated[
+    str | None,
+    typer.Option(
+        "--feature-dim",
+        metavar="NAME",
+        help="Dimension that holds the features; the second by default.",
+        rich_help_panel=STORE,
+    ),
+]
+SampleDim = Annotated[
+    str | None,
+    typer.Option(
+        "--sample-dim",
+        metavar="NAME",
+        help="Dimension that holds the samples; the first by default.",
+        rich_help_panel=STORE,
+    ),
+]
+FillMissingChunks = Annotated[
+    bool,
+    typer.Option(
+        "--fill-missing-chunks",
+        help="Take chunks that the store does not hold for its fill value.",
+        rich_help_panel=STORE,
+    ),
+]
+
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        help="Blocks worked on side by side; all cores by default.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Most memory to use, such as 2GB or 2GiB; half of what is free by default.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="auto|float32|float64",
+        help="Of products of blocks; auto takes float32 where it holds the data's values.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        metavar="auto|gram|lanczos|tsqr",
+        help="gram: one read. lanczos: a few reads, for wide data. tsqr: one read, slower, for "
+        "ill-conditioned data. auto: gram up to 6000 features, else lanczos.",
+        rich_help_panel=FACTOR,
+    ),
+]
+Tol = Annotated[
+    float,
+    typer.Option(
+        "--tol", help="lanczos: error of a score that is small enough.", rich_help_panel=FACTOR
+    ),
+]
+MaxPasses = Annotated[
+    int,
+    typer.Option("--max-passes", help="lanczos: most reads of the data.", rich_help_panel=FACTOR),
+]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", help="lanczos: of the random start.", rich_help_panel=FACTOR),
+]
+
+SolverName = Annotated[
+    str,
+    typer.Option(
+        "--solver",
+        metavar="admm|exact",
+        help="admm: the paper's algorithm. exact: the optimum of its model, in closed form.",
+        rich_help_panel=SOLVER,
+    ),
+]
+
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace an existing output, once the new one is complete.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print one JSON object on stdout, nothing else.", rich_help_panel=OUTPUT
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Tell the plan and each stage on stderr.", rich_help_panel=OUTPUT
+    ),
+]
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        help="Show warnings, and the traceback of an error.",
+        rich_help_panel=OUTPUT,
+    ),
+]

@@ -1,0 +1,91 @@
+"""Words, tables and JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from kmufs_stream import Factor, Matrix
+
+NAMED = 5  # of a list of features
+
+
+def as_json(document: Mapping[str, Any]) -> None:
+    """One strict JSON object."""
+    print(json.dumps(document, allow_nan=False))
+
+
+def console() -> Console:
+    """Stdout, with nothing in labels and paths taken for markup."""
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
+    """Names and values, aligned; long values are left whole, for copying."""
+    rows = list(rows)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        line(out, f"  {name:<{width}}  {value}")
+
+
+def line(out: Console, text: str = "", style: str | None = None) -> None:
+    """A line that is never wrapped."""
+    out.print(text, style=style, soft_wrap=True)
+
+
+def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:
+    """A plain table; ``columns`` are names and whether they hold numbers."""
+    made = Table(box=None, pad_edge=True, header_style="bold")
+    for name, numeric in columns:
+        made.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def next_command(out: Console, command: str) -> None:
+    """The next thing to type."""
+    line(out)
+    line(out, "Next:")
+    line(out, f"  {command}", "bold")
+
+
+def size(number: int) -> str:
+    """Bytes in decimal units, as --memory takes them."""
+    from kmufs_stream.streaming import memory
+
+    return memory.size(number)
+
+
+def excluded(reasons: Mapping[str, Sequence[int]], name: Mapping[int, str]) -> str:
+    """Excluded features: how many by reason, and the first of them."""
+    said = []
+    for reason, index in reasons.items():
+        first = ", ".join(name.get(i, str(i)) for i in index[:NAMED])
+        more = ", ..." if len(index) > NAMED else ""
+        said.append(f"{len(index):,} {reason} ({first}{more})")
+    return "; ".join(said) or "none"
+
+
+def names(factor: Factor, matrix: Matrix) -> dict[int, str]:
+    """Labels of those excluded features that will be named."""
+    if matrix.labels is None:
+        return {}
+    first = [i for index in factor.features.excluded.values() for i in index[:NAMED]]
+    return {int(i): str(matrix.labels[i]) for i in first}
+
+
+def command(name: str, data: str, **options: object) -> str:
+    """A command as it is typed in a shell, without the options that were not given."""
+    words = ["kmufs-stream", name, data]
+    for option, value in options.items():
+        if value is not None and value is not False:
+            words.append("--" + option.replace("_", "-"))
+            words += [] if value is True else [str(value)]
+    return shlex.join(words)

@@ -1,0 +1,124 @@
+"""The ADMM against plain SVD polar steps, and many questions to one factor.
+
+python tests/benchmarks/solver.py
+python tests/benchmarks/solver.py --iterations 10 --repeats 1
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+from limits import Work, arguments, fresh, machine, median, reading, show, syrk
+from numpy.typing import NDArray
+from stores import make_store
+
+Float = NDArray[np.float64]
+PAIRS = [(k, h) for k in (2, 4, 6, 8, 10) for h in (10, 20, 40, 60, 80, 100)]
+
+
+def components(p: int, k: int, seed: int = 0) -> tuple[Float, Float]:
+    """P_k and falling eigenvalues such as clusters give: few features carry most of it."""
+    rng = np.random.default_rng(seed)
+    weight = np.exp(rng.standard_normal((p, 1)))
+    basis, _ = np.linalg.qr(weight * rng.standard_normal((p, k)))
+    # No feature's score exceeds 1, as in a correlation matrix.
+    values = np.linspace(2.0, 1.0, k)
+    values /= float((basis**2 @ values).max())
+    return basis, values
+
+
+def solving(p: int, k: int, h: int, iterations: int) -> dict[str, Any]:
+    """The ADMM with all cores, at most so many iterations."""
+    from kmufs_stream import blas
+    from kmufs_stream.solvers import admm
+
+    basis, values = components(p, k)
+    with blas.all_cores(), Work() as work:
+        found = admm(basis, values, h, tolerance=1e-12, max_iter=iterations)
+    ratio = found.solver_objective / float(np.sort(basis**2 @ values)[-h:].sum())
+    return {
+        **vars(work),
+        "iterations": found.iterations,
+        "converged": found.converged,
+        "ratio": ratio,
+    }
+
+
+def polar_step(p: int, k: int, h: int) -> dict[str, Any]:
+    """One polar step as the formula says it, H = P S Q^T, U = P Q^T, by SciPy with all cores."""
+    import scipy.linalg
+
+    from kmufs_stream import blas
+
+    basis, values = components(p, k)
+    rng = np.random.default_rng(1)
+    matrix = basis @ (values[:, None] * rng.standard_normal((k, h)))
+    matrix += 1e-3 * rng.standard_normal((p, h))
+    with blas.all_cores(), Work() as work:
+        left, _, right = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
+        left @ right
+    return vars(work)
+
+
+def questions(store: str) -> dict[str, Any]:
+    """Thirty (k, h) pairs from one factor, by `exact`: of the solver alone, and of `select`."""
+    from kmufs_stream import decompose, open_matrix, select
+    from kmufs_stream.selection import AdmmOptions, solve
+
+    matrix = open_matrix(store)
+    factor = decompose(matrix, max(k for k, _ in PAIRS))
+    select(matrix, 2, 2, factor=factor, solver="exact")  # imports on first use
+    began = time.perf_counter()
+    for k, h in PAIRS:
+        solve(factor, k, h, "exact", AdmmOptions())
+    alone = time.perf_counter() - began
+    with Work() as work:
+        for k, h in PAIRS:
+            select(matrix, k, h, factor=factor, solver="exact")
+    return {**vars(work), "alone": alone}
+
+
+def main() -> None:
+    """Print the iteration's ratio, the whole solve, and the thirty questions."""
+    asked = arguments(__doc__, iterations=100, rows=200_000, features=500)
+    shape = {"p": 20_000, "k": 10, "h": 300}
+    steps, runs, whole, many = [], [], [], []
+    store = make_store(asked.folder, asked.rows, asked.features)
+    for _ in range(asked.repeats):
+        steps.append(fresh(polar_step, **shape))
+        runs.append(fresh(solving, **shape, iterations=asked.iterations))
+        whole.append(fresh(solving, p=2000, k=10, h=100, iterations=3000))
+        many.append(fresh(questions, store=store))
+    step = median(steps, "seconds")
+    each = statistics.median(run.result["seconds"] / run.result["iterations"] for run in runs)
+    speed = [
+        fresh(task, store=store, options={"k": 10, "h": 100}).result["rate"]
+        for task in (reading, syrk)
+    ]
+    done = whole[0].result
+    stored = 4 * asked.rows * asked.features
+    rows = [
+        ["20000 x 300: SVD polar step", step, ""],
+        ["20000 x 300: ADMM iteration", each, f"{each / step:.2f} of the step"],
+        [
+            "2000 x 100: whole solve",
+            median(whole, "seconds"),
+            f"{done['iterations']} iterations, converged {done['converged']}, "
+            f"{done['ratio']:.4f} of the optimum",
+        ],
+        ["30 questions: exact solver", median(many, "alone"), "no read"],
+        [
+            "30 questions: select(factor=...)",
+            median(many, "seconds"),
+            f"{median(many, 'read_bytes') / stored:.2f} of the data read",
+        ],
+    ]
+    title = f"Solvers, read {speed[0]:.2f} GB/s, BLAS {speed[1]:.0f} GF/s ({machine('scipy')})"
+    show(title, ["what", "seconds", "note"], rows)
+
+
+if __name__ == "__main__":
+    main()

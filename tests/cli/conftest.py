@@ -1,0 +1,120 @@
+"""Small stores, and the command line run on them: in this process, or as a real one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from helpers import planted, write_bare, write_xarray
+from kmufs_stream_cli import main
+
+
+def _no_constants(name: str) -> Any:
+    raise AssertionError(f"{name} is not JSON")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command left: exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one strict JSON document that stdout holds."""
+        assert self.out.count("\n") == 1
+        return json.loads(self.out, parse_constant=_no_constants)
+
+    def words(self) -> str:
+        """Stdout with its white space evened out."""
+        return " ".join(self.out.split())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    """Runs the command line in this process."""
+
+    def run(*arguments: object) -> Run:
+        capsys.readouterr()
+        code = main([str(a) for a in arguments])
+        return Run(code, *capsys.readouterr())
+
+    return run
+
+
+def environment() -> dict[str, str]:
+    """For a Python that finds what this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+@pytest.fixture
+def shell(folder: Path) -> Callable[..., Run]:
+    """Runs the command line as a process of its own."""
+
+    def run(*arguments: object, **options: Any) -> Run:
+        command = [sys.executable, "-m", "kmufs_stream_cli", *map(str, arguments)]
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=60, **options
+        )
+        return Run(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def table(folder: Path) -> Path:
+    """data.zarr: a bare array, 300 x 12 in six chunks."""
+    write_bare(folder / "data.zarr", planted(300, 12), chunks=(50, 12))
+    return Path("data.zarr")
+
+
+@pytest.fixture
+def genes(folder: Path) -> Path:
+    """genes.zarr: 300 x 14 with labels, of which the last two features are constant."""
+    X = np.hstack([planted(300, 12), np.full((300, 2), 7.0)])
+    labels = [f"[gene] {i} é" for i in range(14)]
+    cells = xr.DataArray(
+        X, dims=("cell", "gene"), coords={"gene": labels}, name="counts", attrs={"units": "1"}
+    )
+    write_xarray(folder / "genes.zarr", cells, chunks=(50, 14))
+    return Path("genes.zarr")
+
+
+def contents(place: Path) -> dict[str, str]:
+    """Every file and folder below a place, files with a digest of what they hold."""
+    return {
+        str(path.relative_to(place)): (
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        )
+        for path in sorted(place.rglob("*"))
+    }
+
+
+@pytest.fixture
+def untouched(folder: Path) -> Callable[[], bool]:
+    """Whether the folder still holds what it did when this was first called."""
+    seen: list[dict[str, str]] = []
+
+    def check() -> bool:
+        seen.append(contents(folder))
+        return seen[0] == seen[-1]
+
+    return check

@@ -1,0 +1,81 @@
+"""kmufs-stream demo: an embedded example through the same path as select."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from conftest import Run, contents
+
+Cli = Callable[..., Run]
+
+
+def test_it_chooses_pixels_and_leaves_the_result(cli: Cli) -> None:
+    done = cli("demo")
+    assert (done.code, done.err) == (0, "")
+    with (
+        xr.open_zarr("kmufs-demo/digits.zarr") as source,
+        xr.open_zarr("kmufs-demo/digits.selected.zarr") as result,
+    ):
+        assert source.sizes["image"] > 100 * source.sizes["pixel"]
+        chosen = result["feature_index"].values
+        np.testing.assert_array_equal(result["pixels"], source["pixels"][:, chosen])
+        np.testing.assert_array_equal(result["digit"], source["digit"])
+        assert result["pixel"].values.tolist() == source["pixel"].values[chosen].tolist()
+        for label in result["pixel"].values[result["rank"].values <= 10]:
+            assert f" {label} " in done.out
+        assert "3 constant (pixel_0_0, pixel_4_0, pixel_4_7)" in done.out
+        assert "kmufs-demo/digits.selected.zarr" in done.out
+        picture = [line.split() for line in done.out.splitlines()[-8:]]
+        ranks = np.full(64, ".", dtype=object)
+        ranks[chosen] = [str(rank) for rank in result["rank"].values]
+        ranks[[0, 32, 39]] = "x"
+        assert picture == ranks.reshape(8, 8).tolist()
+
+
+def test_it_runs_what_it_says_it_ran(cli: Cli) -> None:
+    done = cli("demo")
+    command = next(line for line in done.out.splitlines() if line.startswith("Ran: "))
+    shown = cli("demo", "--json").json()
+    again = cli(*command.split()[2:], "--json").json()
+    for key in ("selected", "labels", "scores", "objective", "optimum", "iterations", "output"):
+        assert shown[key] == again[key], key
+
+
+def test_it_can_run_twice_and_leaves_what_is_not_its_own(cli: Cli, folder: Path) -> None:
+    Path("kmufs-demo").mkdir()
+    Path("kmufs-demo/notes.txt").write_text("mine")
+    assert cli("demo").code == 0
+    first = contents(folder)
+    assert cli("demo").code == 0
+    assert contents(folder).keys() == first.keys()
+    assert Path("kmufs-demo/notes.txt").read_text() == "mine"
+
+
+def test_it_goes_where_it_is_told(cli: Cli, folder: Path) -> None:
+    assert cli("demo", "--folder", folder / "else where").code == 0
+    assert sorted(p.name for p in (folder / "else where").iterdir()) == [
+        "digits.selected.zarr",
+        "digits.zarr",
+    ]
+    assert [p.name for p in folder.iterdir()] == ["else where"]
+
+
+def test_it_overwrites_nothing_that_is_not_a_store(cli: Cli, folder: Path) -> None:
+    Path("kmufs-demo/digits.zarr").mkdir(parents=True)
+    Path("kmufs-demo/digits.zarr/thesis.txt").write_text("mine")
+    before = contents(folder)
+    done = cli("demo")
+    assert done.code == 2
+    assert "kmufs-demo/digits.zarr exists and is not a Zarr store" in done.err
+    assert contents(folder) == before
+
+
+def test_a_folder_that_cannot_be_made_is_named(cli: Cli) -> None:
+    Path("taken").write_text("")
+    for place in ("taken", "not/here"):
+        done = cli("demo", "--folder", place)
+        assert done.code == 2
+        assert f"The folder {place} cannot be made" in done.err

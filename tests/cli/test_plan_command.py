@@ -1,0 +1,77 @@
+"""kmufs-stream plan: what would run, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from conftest import Run
+
+Cli = Callable[..., Run]
+
+
+def test_json_tells_what_would_run(cli: Cli, genes: Path) -> None:
+    done = cli("plan", genes, "--k", 3, "--h", 5, "--memory", "1GB", "--threads", 1, "--json")
+    assert (done.code, done.err) == (0, "")
+    plan = done.json()
+    assert (plan["source"], plan["variable"]) == ("genes.zarr", "counts")
+    assert (plan["samples"], plan["features"], plan["dtype"]) == (300, 14, "float64")
+    assert (plan["sample_dim"], plan["feature_dim"]) == ("cell", "gene")
+    assert (plan["chunk_rows"], plan["chunk_columns"]) == (50, 14)
+    assert plan["first_labels"] == [f"[gene] {i} é" for i in range(5)]
+    assert (plan["method"], plan["reads"], plan["threads"]) == ("gram", 1, 1)
+    assert plan["budget_bytes"] == 10**9
+    assert plan["predicted_peak_bytes"] == max(plan["stages_bytes"].values()) <= 10**9
+    assert plan["output_bytes"] == 300 * 5 * 8
+
+
+def test_the_plan_is_the_one_that_select_runs(cli: Cli, table: Path) -> None:
+    asked = (table, "--k", 3, "--h", 5, "--memory", "1GB", "--json")
+    plan, result = cli("plan", *asked).json(), cli("select", *asked).json()
+    assert plan["method"] == result["method"]
+    assert plan["precision"] == result["precision"]
+    assert plan["reads"] == result["passes"]
+    assert plan["predicted_peak_bytes"] == result["predicted_peak_bytes"]
+
+
+def test_nothing_is_read_or_written(cli: Cli, table: Path, untouched: Callable[[], bool]) -> None:
+    for chunk in (table / "c").rglob("0"):
+        if chunk.is_file():
+            chunk.write_bytes(b"not a chunk")
+    assert untouched()
+    assert cli("plan", table, "--k", 3, "--h", 5).code == 0
+    assert untouched()
+
+
+def test_what_is_shown(cli: Cli, genes: Path) -> None:
+    done = cli("plan", genes, "--k", 3, "--h", 5, "--memory", "1GB")
+    assert (done.code, done.err) == (0, "")
+    shown = done.words()
+    assert "300 samples (cell) x 14 features (gene)" in shown
+    assert "50 samples x 14 features" in shown
+    assert "[gene] 0 é, [gene] 1 é" in shown
+    assert "gram, products of blocks in float64" in shown
+    assert "of 1.0 GB" in shown
+    assert "12.0 kB before compression" in shown
+    assert done.out.endswith("  kmufs-stream select genes.zarr --k 3 --h 5 --memory 1GB\n")
+
+
+def test_without_labels_it_says_so(cli: Cli, table: Path) -> None:
+    assert "none found, features are numbered" in cli("plan", table, "--k", 3, "--h", 5).words()
+
+
+def test_the_command_to_type_repeats_what_was_asked(cli: Cli, genes: Path) -> None:
+    asked = ("--variable", "counts", "--feature-dim", "gene", "--solver", "exact")
+    done = cli("plan", genes, "--k", 3, "--h", 5, *asked, "--method", "tsqr")
+    command = done.out.splitlines()[-1].split()
+    assert command[:2] == ["kmufs-stream", "select"]
+    assert cli(*command[1:]).code == 0
+
+
+def test_the_memory_it_asks_for_is_enough(cli: Cli, table: Path) -> None:
+    refused = cli("plan", table, "--k", 3, "--h", 5, "--memory", "20MB", "--json")
+    assert refused.code == 2
+    error = refused.json()["error"]
+    assert error["code"] == "does_not_fit"
+    enough = error["remedy"].split("--memory ")[1].split(" ")[0]
+    assert cli("plan", table, "--k", 3, "--h", 5, "--memory", enough).code == 0

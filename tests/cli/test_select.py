@@ -1,0 +1,228 @@
+"""kmufs-stream select: the result, what is shown of it, and what --json promises."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from conftest import Run, environment
+from helpers import planted, write_bare, write_xarray
+
+from kmufs_stream import select
+
+Cli = Callable[..., Run]
+
+KEYS: dict[str, Any] = {
+    "selected": list,
+    "labels": (list, type(None)),
+    "scores": list,
+    "objective": float,
+    "optimum": float,
+    "solver_objective": float,
+    "iterations": int,
+    "converged": bool,
+    "primal_residuals": (list, type(None)),
+    "ambiguous": list,
+    "solver": str,
+    "method": str,
+    "passes": int,
+    "samples": int,
+    "features": int,
+    "usable": int,
+    "excluded": dict,
+    "output": (str, type(None)),
+    "seconds": dict,
+    "peak_rss_bytes": int,
+    "predicted_peak_bytes": int,
+    "version": str,
+}
+
+
+def test_the_result_holds_the_chosen_columns(cli: Cli, table: Path) -> None:
+    done = cli("select", table, "--k", 3, "--h", 5, "--json")
+    assert (done.code, done.err) == (0, "")
+    summary = done.json()
+    with xr.open_zarr("data.selected.zarr") as result:
+        source = np.asarray(zarr.open_array(table))
+        np.testing.assert_array_equal(result["data"].values, source[:, summary["selected"]])
+        assert result["feature_index"].values.tolist() == summary["selected"]
+    assert summary["output"] == "data.selected.zarr"
+
+
+def test_json_is_the_summary_of_the_library(cli: Cli, genes: Path) -> None:
+    summary = cli("select", genes, "--k", 3, "--h", 5, "--json").json()
+    for key, kind in KEYS.items():
+        assert isinstance(summary[key], kind), key
+    assert set(summary["seconds"]) == {"read", "factor", "solve", "write", "total"}
+    assert summary["excluded"] == {"constant": [12, 13]}
+    expected = select(genes, 3, 5).summary()
+    assert summary.keys() == expected.keys()
+    for key in expected.keys() - {"seconds", "peak_rss_bytes", "output", "predicted_peak_bytes"}:
+        assert summary[key] == expected[key], key
+
+
+def test_json_of_the_closed_form(cli: Cli, table: Path) -> None:
+    summary = cli("select", table, "--k", 3, "--h", 5, "--solver", "exact", "--json").json()
+    assert summary["solver"] == "exact"
+    assert summary["iterations"] == 0
+    assert summary["primal_residuals"] is None
+    assert summary["labels"] is None
+    assert summary["objective"] == pytest.approx(summary["optimum"], rel=1e-12)
+
+
+def test_what_is_shown(cli: Cli, genes: Path) -> None:
+    done = cli("select", genes, "--k", 3, "--h", 11, "--out", "some where.zarr")
+    result = select(genes, 3, 11)
+    assert (done.code, done.err) == (0, "")
+    assert "Chose 11 of 14 features for k = 3 from 300 samples." in done.out
+    assert result.labels is not None
+    best = [result.labels[i] for i in np.argsort(result.ranks)]
+    rows = [line for line in done.out.splitlines() if "[gene]" in line and "excluded" not in line]
+    assert [row.strip().split("  ")[-1].strip() for row in rows] == best[:10]
+    assert "and 1 more" in done.out
+    assert f"of the model's optimum {result.optimum:.6g}" in done.out
+    assert f"converged after {result.solution.iterations} iterations" in done.out
+    assert "2 constant ([gene] 12 é, [gene] 13 é)" in done.out
+    assert "ambiguous" not in done.out
+    assert "predicted at most" in done.out
+    assert "output     some where.zarr\n" in done.out
+
+
+def test_the_next_thing_to_type_works(cli: Cli, genes: Path) -> None:
+    done = cli("select", genes, "--k", 3, "--h", 5, "--out", 'it\'s "mine".zarr')
+    command = shlex.split(done.out.splitlines()[-1])
+    assert command[0] == "python"
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", *command[1:]],
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "counts" in shown.stdout
+
+
+def test_running_out_of_iterations_is_not_hidden(cli: Cli, table: Path) -> None:
+    arguments = ("select", table, "--k", 3, "--h", 5, "--max-iter", 2, "--overwrite")
+    assert "NOT CONVERGED after 2 iterations" in cli(*arguments).words()
+    assert cli(*arguments, "--json").json()["converged"] is False
+
+
+def test_ties_at_the_cutoff_are_told(cli: Cli, folder: Path) -> None:
+    X = planted(200, 4)
+    write_bare(folder / "twins.zarr", np.hstack([X, X]))
+    shown = cli("select", "twins.zarr", "--k", 2, "--h", 3, "--solver", "exact")
+    assert "ambiguous" in shown.out
+    assert "2 features score the same at the cutoff" in shown.words()
+
+
+def test_an_output_is_replaced_on_request_only(cli: Cli, table: Path) -> None:
+    assert cli("select", table, "--k", 3, "--h", 5).code == 0
+    assert cli("select", table, "--k", 3, "--h", 4).code == 2
+    with xr.open_zarr("data.selected.zarr") as result:
+        assert result.sizes["feature"] == 5
+    assert cli("select", table, "--k", 3, "--h", 4, "--overwrite").code == 0
+    with xr.open_zarr("data.selected.zarr") as result:
+        assert result.sizes["feature"] == 4
+
+
+def test_selection_only_copies_no_data(cli: Cli, table: Path) -> None:
+    assert cli("select", table, "--k", 3, "--h", 5, "--selection-only").code == 0
+    with xr.open_zarr("data.selected.zarr") as result:
+        assert not result.data_vars
+        assert result["score"].shape == (5,)
+
+
+def test_the_store_options_reach_the_source(cli: Cli, folder: Path) -> None:
+    X = planted(300, 12)
+    other = xr.DataArray(X[::-1].copy(), dims=("cell", "gene"), name="other")
+    write_xarray(folder / "deep.zarr", other.rename("spare"))
+    both = xr.Dataset({"spare": other, "turned": (("gene", "cell"), X.T.copy())})
+    both.to_zarr(folder / "deep.zarr", group="in/side", mode="w")
+    done = cli(
+        *("select", "deep.zarr", "--group", "in/side", "--variable", "turned"),
+        *("--feature-dim", "gene", "--sample-dim", "cell", "--k", 3, "--h", 5, "--json"),
+    )
+    assert done.code == 0, done
+    assert done.json()["selected"] == select(X, 3, 5).selected.tolist()
+
+
+def test_the_solver_options_reach_the_solver(cli: Cli, table: Path) -> None:
+    options = {"mu0": 1e-3, "mu-max": 10.0, "rho": 1.2, "max-iter": 77, "patience": 5}
+    given = [part for name, value in options.items() for part in (f"--{name}", value)]
+    assert cli("select", table, "--k", 3, "--h", 5, *given).code == 0
+    with xr.open_zarr("data.selected.zarr") as result:
+        for name, value in options.items():
+            assert result.attrs["solver_" + name.replace("-", "_")] == value
+
+
+def test_method_precision_and_resources_reach_the_plan(cli: Cli, table: Path) -> None:
+    given = ("--precision", "float64", "--memory", "1GB", "--threads", 1)
+    lanczos = ("--method", "lanczos", "--tol", 1e-3, "--max-passes", 9, "--seed", 3)
+    summary = cli("select", table, "--k", 3, "--h", 5, *given, *lanczos, "--json").json()
+    assert (summary["method"], summary["precision"]) == ("lanczos", "float64")
+    assert summary["passes"] <= 9
+
+
+def test_missing_chunks_may_stand_for_the_fill_value(cli: Cli, table: Path) -> None:
+    (table / "c" / "2" / "0").unlink()
+    assert cli("select", table, "--k", 3, "--h", 5, "--fill-missing-chunks").code == 0
+
+
+def test_verbose_tells_the_plan_and_stages_on_stderr(cli: Cli, table: Path) -> None:
+    done = cli("select", table, "--k", 3, "--h", 5, "-v", "--json")
+    assert done.json()["h"] == 5
+    lines = done.err.splitlines()
+    assert "shape: 300 samples (sample) x 12 features (feature)" in lines
+    assert any(line.startswith("memory: ") and "predicted" in line for line in lines)
+    assert "read 1: 300 rows" in lines
+    assert any(line.startswith("writing: ") and "rows/s" in line for line in lines)
+
+
+class Terminal:
+    """A stderr that says it is a terminal."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def test_a_terminal_is_shown_progress(
+    cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal(sys.stderr))
+    arguments = ("select", table, "--k", 3, "--h", 5, "--overwrite")
+    shown = cli(*arguments)
+    assert "read 1" in shown.err
+    assert "300" in shown.err
+    assert "read 1" not in shown.out
+    assert cli(*arguments, "--json").err == ""
+
+
+def test_a_pipe_gets_the_json_and_nothing_else(shell: Cli, genes: Path) -> None:
+    done = shell("select", genes, "--k", 3, "--h", 5, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json()["labels"][0].startswith("[gene]")
+
+
+def test_a_label_that_the_terminal_cannot_show_breaks_nothing(
+    shell: Cli, genes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = shell("select", genes, "--k", 3, "--h", 5)
+    assert (done.code, done.err) == (0, "")
+    assert "\\xe9" in done.out

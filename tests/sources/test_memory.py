@@ -1,0 +1,151 @@
+"""Arrays that are open in Python already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from dask.delayed import delayed
+from helpers import labelled, planted, write_xarray
+from reference import assert_optimal, reference
+
+from kmufs_stream import RequestError, open_matrix, select
+
+X = planted(120, 12)
+EXPECTED = reference(X).every_score(3)
+
+
+def test_numpy() -> None:
+    matrix = open_matrix(X)
+    assert matrix.shape == (120, 12)
+    assert (matrix.sample_dim, matrix.feature_dim, matrix.name) == ("sample", "feature", "data")
+    assert matrix.labels is None
+    np.testing.assert_array_equal(matrix.rows.read(3, 9), X[3:9])
+    np.testing.assert_array_equal(matrix.rows.take(3, 9, np.array([0, 5])), X[3:9][:, [0, 5]])
+    assert_optimal(select(X, 3, 4, solver="exact").selected, EXPECTED, 4, 1e-12)
+
+
+def test_a_view_of_numpy_is_read_in_its_order() -> None:
+    matrix = open_matrix(np.asfortranarray(X)[::-1, ::2])
+    np.testing.assert_array_equal(matrix.rows.read(0, 120), X[::-1, ::2])
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [(120, 12), (1, 12), (37, 5), ((1, 100, 19), (11, 1)), ((50, 0, 70), (12,)), (120, 1)],
+    ids=str,
+)
+def test_dask_chunks_of_any_shape(chunks: Any) -> None:
+    matrix = open_matrix(da.from_array(X, chunks=chunks))
+    np.testing.assert_array_equal(matrix.rows.read(0, 120), X)
+    np.testing.assert_array_equal(matrix.rows.read(49, 102), X[49:102])
+    chosen = select(matrix, 3, 4, solver="exact")
+    assert_optimal(chosen.selected, EXPECTED, 4, 1e-12)
+    np.testing.assert_array_equal(chosen.dataset["data"].values, X[:, chosen.selected])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i1", "u8", "f2", "f4", ">f8", ">i4"])
+def test_dtypes(dtype: str) -> None:
+    whole = (X > 0.5) if dtype == "bool" else np.abs(np.rint(X * 5)).astype(dtype)
+    matrix = open_matrix(da.from_array(whole, chunks=(50, 12)))
+    assert matrix.dtype == whole.dtype
+    np.testing.assert_array_equal(matrix.rows.read(0, 120), whole)
+    expected = reference(whole.astype(np.float64)).every_score(3)
+    assert_optimal(select(matrix, 3, 4, solver="exact").selected, expected, 4, 1e-6)
+
+
+def test_dataarray_keeps_names_labels_coordinates_and_attributes() -> None:
+    array = labelled(X)
+    matrix = open_matrix(array)
+    assert (matrix.name, matrix.sample_dim, matrix.feature_dim) == ("counts", "cell", "gene")
+    assert matrix.labels is not None
+    assert list(matrix.labels) == list(array["gene"].values)
+    assert matrix.attrs == {"units": "1"}
+    assert set(matrix.frame.coords) == set(array.coords)
+
+
+@pytest.mark.parametrize("named", [{"sample_dim": "cell"}, {"feature_dim": "gene"}])
+def test_transposed_dataarray(named: dict[str, str]) -> None:
+    matrix = open_matrix(labelled(X).transpose(), **named)
+    assert matrix.shape == (120, 12)
+    np.testing.assert_array_equal(matrix.rows.read(0, 120), X)
+    chosen = select(matrix, 3, 4, solver="exact")
+    assert chosen.dataset["counts"].dims == ("gene", "cell")
+    np.testing.assert_array_equal(chosen.dataset["counts"].values, X[:, chosen.selected].T)
+
+
+def test_lazy_transformation_is_computed_block_by_block(tmp_path: Path) -> None:
+    counts = np.rint(np.exp(X)).astype(np.float64)
+    array = labelled(counts).drop_vars("batch")  # text along the samples: see test_subset.py
+    path = write_xarray(tmp_path / "a.zarr", array, chunks=(25, 12))
+    with xr.open_zarr(path) as opened:
+        lazy = np.log1p(opened["counts"])
+        matrix = open_matrix(lazy)
+        assert not matrix.in_memory
+        chosen = select(lazy, 3, 4, solver="exact", out=tmp_path / "out.zarr")
+    assert_optimal(chosen.selected, reference(np.log1p(counts)).every_score(3), 4, 1e-12)
+    assert chosen.labels == [f"gene {i} é" for i in chosen.selected]
+    np.testing.assert_array_equal(
+        chosen.dataset["counts"].values, np.log1p(counts)[:, chosen.selected]
+    )
+
+
+def test_opening_computes_nothing() -> None:
+    @delayed
+    def explode() -> Any:
+        raise AssertionError("computed")
+
+    lazy = da.from_delayed(explode(), (120, 12), np.float64)
+    matrix = open_matrix(xr.DataArray(lazy, dims=("s", "f")))
+    assert matrix.shape == (120, 12)
+    with pytest.raises(AssertionError, match="computed"):
+        matrix.rows.read(0, 1)
+
+
+def test_lazily_opened_variable_stays_lazy(tmp_path: Path) -> None:
+    path = write_xarray(tmp_path / "a.zarr", labelled(X), chunks=(25, 12))
+    with xr.open_zarr(path, chunks=None) as opened:
+        array = opened["counts"]
+        matrix = open_matrix(array)
+        assert not matrix.in_memory
+        np.testing.assert_array_equal(matrix.rows.read(20, 60), X[20:60])
+        assert not array.variable._in_memory
+
+
+def test_nan_in_memory_is_named() -> None:
+    whole = labelled(X).copy()
+    whole[5, 3] = np.inf
+    with pytest.raises(RequestError, match="'gene 3 é' \\(feature 3\\): 1") as caught:
+        select(whole, 3, 4)
+    assert caught.value.code == "not_finite"
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ([[1.0, 2.0]], "unknown_source"),
+        (X[:, 0], "not_2d"),
+        (X.reshape(12, 10, 12), "not_2d"),
+        (X + 1j, "bad_dtype"),
+        (X.astype("U"), "bad_dtype"),
+        (X.astype(object), "bad_dtype"),
+        (da.zeros((3, 3, 3)), "not_2d"),
+        (labelled(X).to_dataset(), "unknown_source"),
+    ],
+    ids=["list", "1d", "3d", "complex", "string", "object", "dask 3d", "dataset"],
+)
+def test_refused(data: Any, code: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        open_matrix(data)
+    assert caught.value.code == code
+    assert caught.value.remedy
+
+
+def test_variable_chooses_only_within_stores() -> None:
+    with pytest.raises(RequestError) as caught:
+        open_matrix(X, variable="x")
+    assert caught.value.code == "not_a_store"

@@ -1,0 +1,160 @@
+"""Shift, scale and probe."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import planted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from kmufs_stream import open_matrix
+from kmufs_stream.streaming.scaling import (
+    PROBE_PLACES,
+    PROBE_ROWS,
+    Precision,
+    Scaling,
+    probe_starts,
+    read_probe,
+)
+
+
+def powers_of_two(x: Any) -> bool:
+    return bool((np.frexp(x)[0] == 0.5).all())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    probe=arrays(
+        np.float32,
+        array_shapes(min_dims=2, max_dims=2, max_side=6),
+        elements=st.floats(width=32, allow_nan=True, allow_infinity=True),
+    ),
+    precision=st.sampled_from(["float32", "float64"]),
+)
+def test_scale_is_a_power_of_two_and_never_zero(probe: Any, precision: Precision) -> None:
+    scaling = Scaling.from_probe(probe, precision)
+    assert powers_of_two(scaling.scale)
+    assert np.isfinite(scaling.shift).all()
+    assert (scaling.shift.astype(probe.dtype) == scaling.shift).all()
+    with np.errstate(over="ignore"):
+        assert np.isfinite((1 / scaling.scale).astype(precision)).all()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i1", "u1", "i4", "i8", "f2", "f4", "f8", ">f4", ">i2"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_block_is_shifted_and_scaled(dtype: str, precision: Precision) -> None:
+    whole = planted(300, 7) * 9 + 40
+    x = (whole > 40) if dtype == "bool" else np.clip(whole, 0, 120).astype(dtype)
+    scaling = Scaling.from_probe(x[:64], precision)
+    block = scaling.block(x[64:])
+    assert block.values is not None
+    assert block.invalid is None
+    expected = (x[64:].astype(np.float64) - scaling.shift) / scaling.scale
+    tolerance = 1e-6 if precision == "float32" else 1e-15
+    np.testing.assert_allclose(block.values, expected, rtol=0, atol=8 * tolerance)
+    np.testing.assert_array_equal(block.low, x[64:].min(axis=0).astype(np.float64))
+    np.testing.assert_array_equal(block.high, x[64:].max(axis=0).astype(np.float64))
+    assert np.abs(expected).max() < 20
+
+
+def test_float32_numbers_far_from_zero_are_shifted_without_rounding() -> None:
+    x = (planted(500, 5) + 1e6).astype(np.float32)
+    scaling = Scaling.from_probe(x[:64], "float32")
+    block = scaling.block(x)
+    assert block.values is not None
+    exact = (x.astype(np.float64) - scaling.shift) / scaling.scale
+    np.testing.assert_array_equal(block.values, exact)
+
+
+def test_shift_of_integers_is_an_integer() -> None:
+    x = np.array([[3, 2**40], [4, 2**40 + 1], [4, 2**40 + 1]])
+    scaling = Scaling.from_probe(x, "float64")
+    np.testing.assert_array_equal(scaling.shift, np.rint(scaling.shift))
+    assert scaling.shift[1] in (2**40, 2**40 + 1)
+
+
+def probe_of(*columns: Any) -> Scaling:
+    return Scaling.from_probe(np.array(columns, np.float32).T, "float32")
+
+
+@pytest.mark.parametrize(
+    ("probe", "rows"),
+    [
+        ([0, 1, 2], [0, 1e14, 1]),
+        ([5, 5, 5], [5, 1e20, 5]),
+        ([5, 5, 5], [0.0, 1e-14, 2e-14]),
+        ([-1, 0, 1], [1e5, 1e5 + 1, 1e5 + 2]),
+        ([0, 1e-20, 2e-20], [0, 1, 2]),
+    ],
+    ids=["reach", "reach, unknown", "vanishes", "cancels", "tiny"],
+)
+def test_block_beyond_float32_is_done_in_float64(probe: list[float], rows: list[float]) -> None:
+    scaling = probe_of(probe)
+    x = np.array([rows], np.float32).T
+    values = scaling.block(x).values
+    assert values is not None
+    assert values.dtype == np.float64
+    exact = (x.astype(np.float64) - scaling.shift) / scaling.scale
+    np.testing.assert_allclose(values, exact, rtol=1e-15)
+
+
+def test_common_block_stays_in_float32() -> None:
+    x = planted(200, 4, dtype=np.float32)
+    values = Scaling.from_probe(x[:64], "float32").block(x).values
+    assert values is not None
+    assert values.dtype == np.float32
+
+
+def test_what_is_not_finite_is_counted_per_feature() -> None:
+    x = planted(50, 4)
+    x[3, 1] = np.nan
+    x[4, 1] = np.inf
+    x[9, 3] = -np.inf
+    scaling = Scaling.from_probe(x, "float64")
+    assert np.isfinite(scaling.shift).all()
+    block = scaling.block(x)
+    assert block.values is None
+    assert block.invalid is not None
+    assert block.invalid.tolist() == [0, 2, 0, 1]
+
+
+@settings(deadline=None, max_examples=200)
+@given(n=st.integers(1, 10**9), chunk_rows=st.integers(1, 10**8))
+def test_probe_places_are_spread_over_all_rows(n: int, chunk_rows: int) -> None:
+    starts = probe_starts(n, chunk_rows)
+    unit = max(chunk_rows, PROBE_ROWS)
+    assert 1 <= len(starts) <= PROBE_PLACES
+    assert starts == sorted(set(starts))
+    assert starts[0] >= 0
+    assert starts[-1] < n
+    assert all(start % unit == 0 for start in starts)
+    # No more than two gaps' length lies beyond the first and last, or between neighbours.
+    gap = max(-(-n // unit) // len(starts), 1) * unit
+    assert starts[0] <= gap
+    assert n - starts[-1] <= 2 * gap + unit
+    assert all(b - a <= 2 * gap for a, b in itertools.pairwise(starts))
+
+
+@settings(deadline=None, max_examples=50)
+@given(n=st.integers(1, 3000), chunk_rows=st.integers(1, 4000))
+def test_probe_is_small_and_made_of_rows(n: int, chunk_rows: int) -> None:
+    import dask.array as da
+
+    x = np.arange(n, dtype=np.float64)[:, None]
+    chunked = da.from_array(x, chunks=(min(chunk_rows, n), 1))
+    probe = read_probe(open_matrix(chunked))[:, 0]
+    assert 1 <= len(probe) <= PROBE_PLACES * PROBE_ROWS
+    assert (np.diff(probe) >= 1).all()
+    assert set(probe) <= set(range(n))
+
+
+def test_sorted_rows_do_not_mislead() -> None:
+    x = np.linspace(0, 1000, 100_000)[:, None]
+    scaling = Scaling.from_probe(read_probe(open_matrix(x)), "float64")
+    assert abs(scaling.shift[0] - 500) < 50
+    assert 100 < scaling.scale[0] < 600

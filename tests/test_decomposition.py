@@ -1,0 +1,386 @@
+"""The factor against references: real data, hard numbers, permutations, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import numpy.typing as npt
+import pytest
+from helpers import counted, every_score, planted, same_bits, write_bare
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from real_data import load
+from reference import assert_optimal, assert_same_scores, reference, top
+
+from kmufs_stream import Factor, RequestError, decompose, open_matrix, select
+from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming.scaling import probe_starts
+
+# lambda_1, k, {h: optimum} and the five highest scores, measured independently of the project
+# (README.md beside the data, six decimals).
+REAL = {
+    "HARS_3000": (279.733976, 6, {50: 48.504300, 100: 95.977389}, {280, 359, 95, 226, 231}, 561),
+    "MicroMass_mixed360": (
+        68.439780,
+        10,
+        {50: 45.182863, 100: 87.087735},
+        {220, 792, 895, 397, 1078},
+        1087,
+    ),
+    "MNIST_first3468": (
+        39.719125,
+        10,
+        {50: 28.102089, 100: 54.209535},
+        {595, 594, 358, 623, 454},
+        653,
+    ),
+    "DNA_statlog": (4.814537, 3, {50: 6.402646, 100: 9.011578}, {89, 84, 92, 104, 82}, 180),
+}
+PRINTED = 0.5e-6 * 1.01
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("chunks", ["tall", "odd", "wide columns"])
+@pytest.mark.parametrize("name", list(REAL))
+def test_reference_values_of_real_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, chunks: str, precision: str
+) -> None:
+    X, _ = load(name)
+    n, p = X.shape
+    grid = {"tall": (n, p), "odd": (97, p), "wide columns": (500, 101)}[chunks]
+    lambda_1, k, optima, best, kept = REAL[name]
+    path = write_bare(tmp_path / "x.zarr", X, chunks=(min(grid[0], n), min(grid[1], p)))
+    if chunks == "odd":
+        monkeypatch.setattr(planning, "BLOCK_BYTES", 1)  # several partitions
+    factor = decompose(path, k, precision=precision)
+    near = 1e-9 if precision == "float64" else 1e-5
+    expected = reference_of(name)
+    assert len(factor.features.usable) == kept
+    assert abs(factor.eigenvalues[0] - lambda_1) <= near * lambda_1 + PRINTED
+    np.testing.assert_allclose(factor.eigenvalues[0], expected.eigenvalues[0], rtol=near)
+    assert_same_scores(every_score(factor, k), expected.every_score(k), near)
+    for h, optimum in optima.items():
+        chosen = select(path, k, h, solver="exact", factor=factor)
+        assert abs(chosen.optimum - optimum) <= near * optimum + PRINTED
+        np.testing.assert_allclose(
+            chosen.optimum, np.sort(expected.scores(k))[-h:].sum(), rtol=near
+        )
+        assert chosen.objective == pytest.approx(chosen.optimum, rel=1e-12)
+        assert chosen.ranks.min() == 1
+        five = set(chosen.selected[chosen.ranks <= 5].tolist())
+        # Exact duplicates may stand in for one another.
+        scores = expected.every_score(k)
+        assert_optimal(sorted(five), scores, 5, near)
+        if precision == "float64" and name != "HARS_3000":
+            assert five == best
+
+
+REFERENCES: dict[str, Any] = {}
+
+
+def reference_of(name: str) -> Any:
+    if name not in REFERENCES:
+        REFERENCES[name] = reference(load(name)[0])
+    return REFERENCES[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("MNIST_first3468", 131), ("MicroMass_mixed360", 213)]
+)
+def test_constant_features_are_excluded_and_listed(name: str, reason: int) -> None:
+    X, _ = load(name)
+    k = REAL[name][1]
+    factor = decompose(X.astype(np.float32), k)
+    excluded = factor.features.excluded["constant"]
+    assert len(excluded) == reason
+    np.testing.assert_array_equal(excluded, reference_of(name).constant)
+    assert factor.precision == "float32"
+    # Values to 5e7 in float32 products.
+    assert_same_scores(every_score(factor, k), reference_of(name).every_score(k), 1e-5)
+    np.testing.assert_array_equal(factor.features.mean[excluded], X[0, excluded])
+    assert (factor.features.std[excluded] == 0).all()
+
+
+SHAPES = st.tuples(st.integers(4, 60), st.integers(1, 9))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    shape=SHAPES,
+    chunk=st.tuples(st.integers(1, 70), st.integers(1, 10)),
+    dtype=st.sampled_from(["f4", "f8", "i2", "u1", "i8", ">f8", "f2"]),
+    seed=st.integers(0, 10**6),
+    data=st.data(),
+)
+def test_exact_selection_is_the_reference_for_any_shape_chunks_and_dtype(
+    shape: tuple[int, int], chunk: tuple[int, int], dtype: str, seed: int, data: Any
+) -> None:
+    n, p = shape
+    X = np.abs(planted(n, p, 2, seed) * 20)
+    X = np.clip(np.rint(X), 0, 250).astype(dtype)
+    X[:, seed % p] = 3 if seed % 5 == 0 else X[:, seed % p]
+    expected = reference(X)
+    u = len(expected.usable)
+    rank = int((expected.eigenvalues > 1e-4 * max(expected.eigenvalues, default=0)).sum())
+    if u == 0:
+        with pytest.raises(RequestError) as caught:
+            decompose(X, 1)
+        assert caught.value.code == "all_constant"
+        return
+    k, h = data.draw(st.integers(1, rank)), data.draw(st.integers(1, u))
+    chunks = (min(chunk[0], n), min(chunk[1], p))
+    chosen = select(da.from_array(X, chunks=chunks), k, h, solver="exact")
+    near = 1e-5 if chosen.factor.precision == "float32" else 1e-10
+    gap = expected.eigenvalues[k - 1] - (expected.eigenvalues[k] if k < u and k < n else 0)
+    if gap > 1e-3:
+        scores = expected.every_score(k)
+        assert_same_scores(every_score(chosen.factor, k), scores, near / gap)
+        assert_optimal(chosen.selected, scores, h, near / gap)
+    kept = min(2 * k + 1, u, n)
+    np.testing.assert_allclose(
+        chosen.factor.eigenvalues[:kept], expected.eigenvalues[:kept], rtol=near, atol=near * p
+    )
+    np.testing.assert_allclose(chosen.factor.features.mean, expected.mean, rtol=1e-6, atol=1e-6)
+
+
+def hard(kind: str) -> npt.NDArray[Any]:
+    base = planted(4000, 24, 3, seed=5)
+    if kind == "far mean":
+        return (base + 1e6).astype(np.float32)
+    if kind == "scales":
+        return (base * 10.0 ** np.linspace(-20, 19, 24)).astype(np.float32)
+    if kind == "scales and means":
+        return ((base + 50) * 10.0 ** np.linspace(-20, 15, 24)).astype(np.float32)
+    if kind == "sorted":
+        return np.sort(base * 1000, axis=0).astype(np.float32)
+    if kind == "unlucky probe":
+        # All that the probe visits is constant; the rest varies, and lies far from it.
+        whole = ((base + 30) * 10.0 ** np.linspace(-8, 8, 24)).astype(np.float32)
+        for start in probe_starts(4000, 1):
+            whole[start : start + 64] = 0
+        return whole
+    if kind == "unlucky probe, small":
+        whole = (base * 1e-16 + 0).astype(np.float32)
+        for start in probe_starts(4000, 1):
+            whole[start : start + 64] = 0
+        return whole
+    if kind == "drift":
+        # Each run of rows far from the others, little spread within it.
+        return (base + np.arange(4000)[:, None] // 500 * 40).astype(np.float32)
+    if kind == "outlier":
+        whole = base.astype(np.float32)
+        whole[1777] = 1e3
+        return whole
+    if kind == "outlier in the probe":
+        whole = base.astype(np.float32)
+        whole[probe_starts(4000, 1)[0] + 3, ::2] = 1e5
+        return whole
+    if kind == "integers":
+        return np.rint(base * 1e7 + 2e9).astype(np.int64)
+    raise ValueError(kind)
+
+
+# Tolerance of scores (absolute), standard deviations (relative), means (in standard deviations)
+# and eigenvalues (of the largest). Largest errors seen: 6.2e-7 with float32 products, 5.0e-13 with
+# float64; numpy 2.4 and 2.5, x86-64.
+FLOAT32 = 3e-6
+FLOAT64 = 5e-12
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "far mean",
+        "scales",
+        "scales and means",
+        "sorted",
+        "unlucky probe",
+        "unlucky probe, small",
+        "drift",
+        "outlier",
+        "outlier in the probe",
+        "integers",
+    ],
+)
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+def test_hard_numbers(monkeypatch: pytest.MonkeyPatch, kind: str, precision: str) -> None:
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 1)
+    X = hard(kind)
+    factor = decompose(da.from_array(X, chunks=(1, 24)).rechunk((100, 24)), 3, precision=precision)
+    expected = reference(X)
+    near = FLOAT32 if factor.precision == "float32" else FLOAT64
+    np.testing.assert_array_equal(factor.features.usable, expected.usable)
+    np.testing.assert_allclose(factor.features.std, expected.std, rtol=near)
+    off = np.abs(factor.features.mean - expected.mean) / expected.std
+    assert off.max() <= near
+    top_seven = expected.eigenvalues[:7]
+    np.testing.assert_allclose(factor.eigenvalues, top_seven, atol=near * top_seven[0])
+    assert_same_scores(every_score(factor, 3), expected.every_score(3), near)
+
+
+def exact(X: npt.NDArray[Any], k: int = 3, h: int = 8, **options: Any) -> list[int]:
+    return [int(i) for i in select(X, k, h, solver="exact", **options).selected]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solver", ["exact", "admm"])
+def test_selection_does_not_depend_on_the_order_of_features(dtype: Any, solver: str) -> None:
+    X = planted(500, 24, dtype=dtype)
+    order = np.random.default_rng(1).permutation(24)
+    first = select(X, 3, 8, solver=solver).selected
+    then = select(X[:, order], 3, 8, solver=solver).selected
+    assert sorted(order[then].tolist()) == first.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_repeated_rows_change_nothing(dtype: Any) -> None:
+    X = planted(500, 24, dtype=dtype)
+    once, often = decompose(X, 3), decompose(np.tile(X, (50, 1)), 3)
+    assert exact(np.tile(X, (50, 1))) == exact(X)
+    np.testing.assert_allclose(often.eigenvalues, once.eigenvalues, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_powers_of_two_and_exact_shifts_change_nothing(dtype: Any) -> None:
+    rng = np.random.default_rng(2)
+    X = np.rint(planted(500, 24) * 100).astype(dtype)
+    first = exact(X)
+    assert first == top(reference(X).every_score(3), 8)
+    scaled = X * 2.0 ** rng.integers(-60, 60, 24).astype(dtype)
+    assert exact(scaled.astype(dtype)) == first
+    shifted = X + rng.integers(-(2**20), 2**20, 24).astype(dtype)
+    assert (shifted.astype(np.float64) - X >= -(2**20)).all()
+    assert exact(shifted) == first
+
+
+def test_permuted_and_rescaled_real_data_give_the_same_selection() -> None:
+    X, _ = load("MNIST_first3468")
+    rng = np.random.default_rng(3)
+    order = rng.permutation(X.shape[1])
+    first = exact(X, 10, 50)
+    then = exact((X * 2.0 ** rng.integers(-9, 9, X.shape[1]) + 64)[:, order], 10, 50)
+    assert sorted(order[then].tolist()) == first
+
+
+@pytest.mark.parametrize("method", ["gram", "tsqr"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bit_equal_for_threads_and_repeated_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Any, method: str
+) -> None:
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 1)
+    path = write_bare(tmp_path / "x.zarr", planted(3000, 40, dtype=dtype), chunks=(50, 13))
+    factors = [decompose(path, 3, threads=t, method=method) for t in (1, 2, 4, 4, 1)]
+    assert all(same_bits(factors[0], other) for other in factors[1:])
+    for solver in ("exact", "admm"):
+        sets = {
+            tuple(select(path, 3, 9, solver=solver, threads=t, method=method).selected.tolist())
+            for t in (1, 2, 4)
+        }
+        assert len(sets) == 1
+
+
+def test_tsqr_and_gram_agree() -> None:
+    X = planted(900, 24)
+    a, b = decompose(X, 3), decompose(X, 3, method="tsqr")
+    np.testing.assert_allclose(a.eigenvalues, b.eigenvalues, rtol=1e-12)
+    assert_same_scores(every_score(a, 3), every_score(b, 3), 1e-12)
+    assert b.correlation is None
+
+
+def test_data_are_read_once() -> None:
+    matrix, rows = counted(open_matrix(da.from_array(planted(3000, 8), chunks=(100, 8))))
+    factor = decompose(matrix, 3)
+    assert factor.passes == 1
+    starts = probe_starts(3000, 100)
+    probe, blocks = rows.reads[: len(starts)], rows.reads[len(starts) :]
+    assert all(b - a <= 64 for a, b in probe)
+    seen = np.zeros(3000, int)
+    for a, b in blocks:
+        seen[a:b] += 1
+    assert (seen == 1).all()
+    assert rows.takes == []
+
+
+def broken(kind: str) -> tuple[npt.NDArray[Any], int]:
+    X, k = planted(50, 8), 2
+    if kind == "nan":
+        X[3, 1] = np.nan
+        X[7, 1] = np.inf
+        X[9, 5] = -np.inf
+    elif kind == "many nan":
+        X[3] = np.nan
+    elif kind == "constant":
+        X = np.tile(np.arange(8.0), (50, 1))
+    elif kind in ("one sample", "no samples"):
+        X = X[: 1 if kind == "one sample" else 0]
+    elif kind == "k 0":
+        k = 0
+    elif kind == "k above p":
+        k = 9
+    elif kind == "k above usable":
+        X[:, :6], k = 1.0, 3
+    elif kind == "k above rank":
+        X, k = X[:, :2] @ np.random.default_rng(0).normal(size=(2, 8)), 3
+    elif kind == "range":
+        X[:, 3] = np.resize([1e200, -1e200], 50) * 1e108
+    return X, k
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "message"),
+    [
+        ("nan", "not_finite", "3 values in 2 of 8 features.*feature 1: 2, feature 5: 1"),
+        ("many nan", "not_finite", "8 values in 8 of 8 .*feature 4: 1, and 3 features more"),
+        ("constant", "all_constant", "All 8 features are constant"),
+        ("one sample", "too_few_samples", "one sample"),
+        ("no samples", "too_few_samples", "no samples"),
+        ("k 0", "bad_k", "k is 0"),
+        ("k above p", "bad_k", "only 8 features"),
+        ("k above usable", "bad_k", "2 usable features"),
+        ("k above rank", "bad_k", "rank 2"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_refused(kind: str, code: str, message: str, dtype: Any) -> None:
+    X, k = broken(kind)
+    with pytest.raises(RequestError, match=message) as caught:
+        decompose(X.astype(dtype), k)
+    assert caught.value.code == code
+    assert caught.value.exit_code == 2
+    assert caught.value.remedy
+
+
+def test_k_within_the_rank_of_strongly_correlated_float32_data_is_answered() -> None:
+    rng = np.random.default_rng(0)
+    X = (30 * rng.normal(size=(1000, 1)) + rng.normal(size=(1000, 300))).astype(np.float32)
+    assert np.linalg.matrix_rank(X - X.mean(axis=0)) == 300
+    assert decompose(X, 5).rank >= 5
+
+
+def test_two_samples_are_enough() -> None:
+    factor = decompose(np.array([[1.0, 2, 3], [2, 2, 9]]), 1)
+    np.testing.assert_allclose(every_score(factor, 1)[[0, 2]], 1.0, rtol=1e-12)
+    assert factor.features.excluded["constant"].tolist() == [1]
+
+
+def test_factor_holds_two_k_plus_one_components() -> None:
+    X = planted(300, 12)
+    assert len(decompose(X, 3).singular_values) == 7
+    assert len(decompose(X, 9).singular_values) == 12
+
+
+def is_orthonormal(factor: Factor) -> bool:
+    P = factor.components
+    return bool(np.abs(P.T @ P - np.eye(P.shape[1])).max() < 1e-12)
+
+
+def test_components_are_orthonormal_and_oriented() -> None:
+    factor = decompose(planted(300, 12), 3)
+    assert is_orthonormal(factor)
+    largest = np.abs(factor.components).argmax(axis=0)
+    assert (factor.components[largest, np.arange(7)] > 0).all()
+    assert (factor.residuals < 1e-12).all()
+    assert (np.diff(factor.singular_values) <= 0).all()

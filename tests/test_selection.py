@@ -1,0 +1,200 @@
+"""What select() answers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from helpers import counted, every_score, labelled, planted, write_bare
+from reference import assert_optimal, reference
+
+from kmufs_stream import (
+    AdmmOptions,
+    RequestError,
+    decompose,
+    open_matrix,
+    plan_selection,
+    select,
+)
+from kmufs_stream.streaming import plan as planning
+
+X = planted(300, 12)
+EXPECTED = reference(X)
+
+
+@pytest.mark.parametrize("solver", ["exact", "admm"])
+@pytest.mark.parametrize(("k", "h"), [(1, 1), (3, 5), (3, 12), (5, 2)])
+def test_answer(solver: str, k: int, h: int) -> None:
+    chosen = select(X, k, h, solver=solver)
+    scores = EXPECTED.every_score(k)
+    assert chosen.selected.dtype == np.int64
+    assert (np.diff(chosen.selected) > 0).all()
+    assert len(chosen.selected) == h
+    np.testing.assert_allclose(chosen.scores, scores[chosen.selected], rtol=1e-11)
+    assert ((chosen.scores > 0) & (chosen.scores <= 1 + 1e-12)).all()
+    assert sorted(chosen.ranks.tolist()) == list(range(1, h + 1))
+    assert (np.diff(chosen.scores[np.argsort(chosen.ranks)]) <= 0).all()
+    np.testing.assert_allclose(chosen.objective, scores[chosen.selected].sum(), rtol=1e-11)
+    np.testing.assert_allclose(chosen.optimum, np.sort(scores)[-h:].sum(), rtol=1e-11)
+    assert chosen.objective <= chosen.optimum * (1 + 1e-14)
+    assert chosen.labels is None
+    assert chosen.output is None
+    assert chosen.passes == 1
+    if solver == "exact":
+        assert_optimal(chosen.selected, scores, h, 1e-12)
+        assert chosen.objective == pytest.approx(chosen.optimum, rel=1e-14)
+        assert chosen.solution.iterations == 0
+    else:
+        assert chosen.solution.iterations > 0
+
+
+def test_excluded_features_are_never_selected() -> None:
+    whole = X.copy()
+    whole[:, [0, 6]] = [5, -1]
+    chosen = select(whole, 3, 10)
+    assert chosen.selected.tolist() == [i for i in range(12) if i not in (0, 6)]
+    assert chosen.summary()["excluded"] == {"constant": [0, 6]}
+    assert chosen.summary()["usable"] == 10
+    with pytest.raises(RequestError, match="h is 11, but there are only 10 usable features"):
+        select(whole, 3, 11)
+
+
+def test_ties_go_to_the_lower_index_and_are_counted() -> None:
+    whole = np.concatenate([X, X], axis=1)[:, np.r_[12:24, 0:12]]
+    for dtype in (np.float32, np.float64):
+        chosen = select(whole.astype(dtype), 3, 1, solver="exact")
+        best = int(np.argmax(reference(whole).every_score(3)[:12]))
+        assert chosen.selected.tolist() == [best]
+        assert chosen.ambiguous.tolist() == [best, best + 12]
+        assert len(select(whole.astype(dtype), 3, 2, solver="exact").ambiguous) == 0
+
+
+def test_summary_is_json() -> None:
+    chosen = select(labelled(X), 3, 5)
+    text = json.loads(json.dumps(chosen.summary(), allow_nan=False))
+    assert text["selected"] == chosen.selected.tolist()
+    assert text["labels"] == [f"gene {i} é" for i in chosen.selected]
+    assert text["samples"] == 300
+    assert text["features"] == 12
+    assert text["usable"] == 12
+    assert text["excluded"] == {}
+    assert text["output"] is None
+    assert text["converged"] is True
+    assert len(text["primal_residuals"]) == 2
+    assert set(text["seconds"]) == {"read", "factor", "solve", "write", "total"}
+    assert text["peak_rss_bytes"] > 0
+    assert text["predicted_peak_bytes"] == chosen.plan.peak
+    assert select(X, 3, 5, solver="exact").summary()["primal_residuals"] is None
+
+
+def test_running_out_of_iterations_is_not_hidden() -> None:
+    chosen = select(X, 3, 5, options=AdmmOptions(max_iter=4))
+    assert chosen.solution.iterations == 4
+    assert chosen.summary()["converged"] is False
+    assert chosen.parameters == {"rho": 1.05, "max_iter": 4, "patience": 30}
+    assert len(chosen.solution.history["objective"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ({"h": 0}, "bad_h", "h is 0"),
+        ({"h": 13}, "bad_h", "h is 13, but there are only 12 features"),
+        ({"k": 0}, "bad_k", "k is 0"),
+        ({"k": 13}, "bad_k", "only 12 features"),
+        ({"solver": "magic"}, "bad_option", "'magic' is unknown"),
+        ({"precision": "float16"}, "bad_option", "'float16'"),
+        ({"threads": 0}, "bad_option", "0 threads"),
+        ({"memory": "1MB"}, "does_not_fit", "are needed"),
+        ({"method": "svd"}, "bad_option", "'svd'"),
+    ],
+    ids=str,
+)
+def test_refused(tmp_path: Path, arguments: dict[str, Any], code: str, message: str) -> None:
+    matrix, rows = counted(open_matrix(X))
+    with pytest.raises(RequestError, match=message) as caught:
+        select(matrix, **{"k": 3, "h": 5, "out": tmp_path / "out.zarr", **arguments})
+    assert caught.value.code == code
+    assert caught.value.remedy
+    assert rows.reads == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mu0": 0.0},
+        {"mu0": -1.0},
+        {"mu0": float("nan")},
+        {"mu_max": float("inf")},
+        {"rho": 0.9},
+        {"max_iter": 0},
+        {"patience": 0},
+        {"mu0": 2.0, "mu_max": 1.0},
+    ],
+    ids=str,
+)
+def test_parameters_out_of_range(options: dict[str, Any]) -> None:
+    with pytest.raises(RequestError) as caught:
+        select(X, 3, 5, options=AdmmOptions(**options))
+    assert caught.value.code == "bad_option"
+    assert next(iter(options)).replace("_", "-") in str(caught.value)
+
+
+def test_plan_computes_nothing() -> None:
+    matrix, rows = counted(open_matrix(da.from_array(X, chunks=(50, 12))))
+    plan = plan_selection(matrix, 3, 5, memory="10GB")
+    assert rows.reads == []
+    assert plan.method == "gram"
+    assert plan.peak <= 10 * 10**9
+    assert plan.output_bytes == 300 * 5 * 8
+
+
+def test_selection_is_the_same_under_any_memory_that_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 4000)
+    data = da.from_array(X, chunks=(10, 12))
+    first = select(data, 3, 5, memory="20GB", threads=4)
+    other = select(data, 3, 5, memory=first.plan.peak, threads=4)
+    assert other.selected.tolist() == first.selected.tolist()
+    assert other.scores.tobytes() == first.scores.tobytes()
+
+
+def test_each_stored_chunk_is_read_once_and_copied_once(tmp_path: Path) -> None:
+    path = write_bare(tmp_path / "x.zarr", X, chunks=(20, 5))
+    matrix, rows = counted(open_matrix(path))
+    chosen = select(matrix, 3, 5, out=tmp_path / "out.zarr")
+    read = np.zeros(15, int)
+    for a, b in rows.reads:
+        read[a // 20 : -(-b // 20)] += 1
+    # Every chunk once by the pass, and the few that the probe's two places touch once more.
+    assert set(read.tolist()) <= {1, 2}
+    assert (read == 2).sum() <= 4
+    copied = np.zeros(300, int)
+    for a, b in rows.takes:
+        assert a % 20 == 0
+        copied[a:b] += 1
+    assert (copied == 1).all()
+    assert_optimal(select(path, 3, 5, solver="exact").selected, EXPECTED.every_score(3), 5, 1e-12)
+    assert len(chosen.selected) == 5
+
+
+def test_tall_source_chunks_are_copied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "OUTPUT_CHUNK_BYTES", 5 * 8 * 30)
+    matrix, rows = counted(open_matrix(write_bare(tmp_path / "x.zarr", X, chunks=(150, 12))))
+    select(matrix, 3, 5, out=tmp_path / "out.zarr")
+    touched = [chunk for a, b in rows.takes for chunk in range(a // 150, -(-b // 150))]
+    assert len(touched) == 2
+
+
+def test_scores_of_all_features_follow_from_the_factor() -> None:
+    factor = decompose(X, 3)
+    chosen = select(X, 3, 5, factor=factor)
+    np.testing.assert_array_equal(every_score(factor, 3)[chosen.selected], chosen.scores)
