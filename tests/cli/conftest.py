@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from helpers import planted, write_bare, write_xarray
+
 from kmufs_stream_cli import main
 
 
