@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
-    from kmufs_stream.selection import AdmmOptions, Selection, plan_selection, select
+    from kmufs_stream.result import Selection
+    from kmufs_stream.selection import AdmmOptions, plan_selection, select
     from kmufs_stream.sources import Matrix, open_matrix
     from kmufs_stream.streaming.plan import Plan
 
@@ -50,7 +51,7 @@ _HOMES = {
     "Matrix": "sources",
     "Plan": "streaming.plan",
     "RequestError": "errors",
-    "Selection": "selection",
+    "Selection": "result",
     "decompose": "decomposition",
     "load_factor": "factor_store",
     "open_matrix": "sources",

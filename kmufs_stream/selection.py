@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
@@ -27,17 +25,14 @@ from kmufs_stream.factor import Factor
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.result import Seconds, Selection, groups_of, root_of
 from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
-from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Demand, Plan
 from kmufs_stream.streaming.scaling import read_probe
-from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_frame, write_result
-from kmufs_stream.version import __version__
-from kmufs_stream.zarr_io import opened_quietly
+from kmufs_stream.subset import write_result
 
-FORMAT_VERSION = 1
 SOLVERS = ("admm", "exact")
 
 
@@ -72,104 +67,6 @@ class AdmmOptions:
                 f"--mu0 {mu0} is above --mu-max {mu_max}.",
                 "The penalty grows from the one to the other.",
             )
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Wall-clock seconds by stage."""
-
-    read: float
-    factor: float
-    solve: float
-    write: float
-    total: float
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """The chosen features, how they were chosen, and where the result is.
-
-    Attributes
-    ----------
-    selected : (h,) int64 source indices, ascending.
-    labels : their names, or None.
-    scores : (h,) float64, a_i of the selected: the share of a feature's variance that the
-        leading k components explain.
-    ranks : (h,) int64, 1 = highest score among the selected.
-    objective, optimum : Tr(S^T A S) of this choice, and the largest that any choice has.
-    ambiguous : int64 source indices of the features whose score is as near to the h-th highest
-        as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
-    output : where the result was written, or None.
-    """
-
-    k: int
-    h: int
-    solver: str
-    parameters: dict[str, float | int]
-    selected: NDArray[np.int64]
-    labels: list[str | int | float | bool] | None
-    scores: NDArray[np.float64]
-    ranks: NDArray[np.int64]
-    objective: float
-    optimum: float
-    ambiguous: NDArray[np.int64]
-    solution: Solution
-    factor: Factor
-    matrix: Matrix
-    plan: Plan
-    passes: int
-    output: Path | None
-    seconds: Seconds
-
-    @cached_property
-    def dataset(self) -> xr.Dataset:
-        """The result's root: selected columns, lazily read, with scores and provenance."""
-        if self.output is not None:
-            with opened_quietly():
-                written: xr.Dataset = xr.open_zarr(self.output)
-            return written
-        frame = _frame(self, samples=True)
-        name = column_name(self.matrix, frame)
-        data = lazy_columns(self.matrix, self.selected, self.plan.output_chunk_rows)
-        return xr.decode_cf(frame.assign({name: data}))
-
-    def summary(self) -> dict[str, Any]:
-        """The result in plain JSON types; the keys are listed in the README."""
-        solution, features = self.solution, self.factor.features
-        return {
-            "selected": self.selected.tolist(),
-            "labels": self.labels,
-            "scores": self.scores.tolist(),
-            "objective": self.objective,
-            "optimum": self.optimum,
-            "solver_objective": solution.solver_objective,
-            "iterations": solution.iterations,
-            "converged": solution.converged,
-            "primal_residuals": (
-                None if solution.primal_residuals is None else list(solution.primal_residuals)
-            ),
-            "ambiguous": self.ambiguous.tolist(),
-            "k": self.k,
-            "h": self.h,
-            "solver": self.solver,
-            "method": self.factor.method,
-            "precision": self.factor.precision,
-            "passes": self.passes,
-            "settled": self.factor.settled,
-            "score_error": self.factor.score_error,
-            "last_change": self.factor.last_change if self.factor.passes > 1 else None,
-            "residuals": self.factor.residuals.tolist(),
-            "samples": features.samples,
-            "features": self.matrix.shape[1],
-            "usable": len(features.usable),
-            "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
-            "output": None if self.output is None else str(self.output),
-            "seconds": vars(self.seconds).copy(),
-            "concessions": list(self.plan.concessions),
-            "peak_rss_bytes": peak_memory(),
-            "predicted_peak_bytes": self.plan.peak,
-            "version": __version__,
-        }
 
 
 def select(
@@ -258,40 +155,41 @@ def select(
     if solver == "admm":
         parameters = {name: v for name, v in vars(options).items() if v is not None}
 
-    def result(wrote: float) -> Selection:
-        return Selection(
-            k=k,
-            h=h,
-            solver=solver,
-            parameters=parameters,
-            selected=selected,
-            labels=labels,
-            scores=chosen,
-            ranks=ranks,
-            objective=float(chosen.sum()),
-            optimum=float(np.sort(scores)[-h:].sum()),
-            ambiguous=factor.features.usable[ambiguous_at(scores, h, factor.score_error)],
-            solution=solution,
-            factor=factor,
-            matrix=matrix,
-            plan=plan,
-            passes=passes,
-            output=target,
-            seconds=Seconds(read, decomposed, solved - solving, wrote, time.perf_counter() - began),
-        )
-
-    if target is not None:
-        draft = result(0.0)
-        write_result(
-            target,
-            matrix,
-            _frame(draft, samples=not selection_only),
-            {"all_features": _all_features(draft, scores), "diagnostics": _diagnostics(draft)},
-            plan,
-            samples=not selection_only,
-            progress=progress,
-        )
-    return result(time.perf_counter() - solved)
+    result = Selection(
+        k=k,
+        h=h,
+        solver=solver,
+        parameters=parameters,
+        selected=selected,
+        labels=labels,
+        scores=chosen,
+        ranks=ranks,
+        objective=float(chosen.sum()),
+        optimum=float(np.sort(scores)[-h:].sum()),
+        every_score=scores,
+        ambiguous=factor.features.usable[ambiguous_at(scores, h, factor.score_error)],
+        solution=solution,
+        factor=factor,
+        matrix=matrix,
+        plan=plan,
+        passes=passes,
+        output=target,
+        seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
+    )
+    if target is None:
+        return result
+    write_result(
+        target,
+        matrix,
+        root_of(result, samples=not selection_only),
+        groups_of(result),
+        plan,
+        samples=not selection_only,
+        progress=progress,
+    )
+    wrote = time.perf_counter()
+    seconds = replace(result.seconds, write=wrote - solved, total=wrote - began)
+    return replace(result, seconds=seconds)
 
 
 def plan_selection(
@@ -372,85 +270,3 @@ def ambiguous_at(scores: NDArray[np.float64], h: int, error: float) -> NDArray[n
     above = int((scores > cutoff + error).sum())
     tied = np.flatnonzero(np.abs(scores - cutoff) <= error)
     return tied if above + len(tied) > h else tied[:0]
-
-
-def _attributes(result: Selection) -> dict[str, Any]:
-    factor, solution = result.factor, result.solution
-    features = factor.features
-    return {
-        "k": result.k,
-        "h": result.h,
-        "solver": result.solver,
-        **{f"solver_{name}": value for name, value in result.parameters.items()},
-        "objective": result.objective,
-        "optimum": result.optimum,
-        "solver_objective": solution.solver_objective,
-        "iterations": solution.iterations,
-        "converged": int(solution.converged),
-        "ambiguous": len(result.ambiguous),
-        "method": factor.method,
-        "precision": factor.precision,
-        "passes": factor.passes,
-        "settled": int(factor.settled),
-        "score_error": factor.score_error,
-        "samples": features.samples,
-        "features": result.matrix.shape[1],
-        **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
-        "source": result.matrix.source,
-        "variable": result.matrix.name,
-        "fingerprint": factor.fingerprint["data"],
-        "format": "kmufs-selection",
-        "format_version": FORMAT_VERSION,
-        "version": __version__,
-    }
-
-
-def _frame(result: Selection, *, samples: bool) -> xr.Dataset:
-    return subset_frame(
-        result.matrix,
-        result.selected,
-        result.scores,
-        result.ranks,
-        _attributes(result),
-        samples=samples,
-    )
-
-
-def _all_features(result: Selection, usable_scores: NDArray[np.float64]) -> xr.Dataset:
-    features, p = result.factor.features, result.matrix.shape[1]
-    scores = np.full(p, np.nan)
-    scores[features.usable] = usable_scores
-    chosen = np.zeros(p, bool)
-    chosen[result.selected] = True
-    reasons = np.full(p, "", dtype=object)
-    for reason, index in features.excluded.items():
-        reasons[index] = reason
-    dim = free_dim("source_feature", result.matrix)
-    every = xr.Dataset(
-        {
-            "score": (dim, scores),
-            "selected": (dim, chosen),
-            "excluded": (dim, reasons),
-            "mean": (dim, features.mean),
-            "std": (dim, features.std),
-        }
-    )
-    labels = result.matrix.labels
-    if labels is None:
-        return every
-    if labels.dtype.kind in "UTSO":
-        labels = np.array([str(plain(label)) for label in labels], dtype=object)
-    return every.assign_coords({dim: (dim, labels)})
-
-
-def _diagnostics(result: Selection) -> xr.Dataset:
-    factor = result.factor
-    component = free_dim("component", result.matrix)
-    iteration = free_dim("iteration", result.matrix)
-    variables: dict[str, Any] = {
-        "singular_values": (component, factor.singular_values),
-        "residuals": (component, factor.residuals),
-    }
-    for name, values in result.solution.history.items():
-        variables[name] = (iteration, values)
-    return xr.Dataset(variables)

@@ -1,0 +1,212 @@
+"""The result of a selection: for Python, as plain JSON, and as xarray datasets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from kmufs_stream.factor import Factor
+from kmufs_stream.solvers import Solution
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.matrix import plain
+from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.streaming.plan import Plan
+from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_frame
+from kmufs_stream.version import __version__
+from kmufs_stream.zarr_io import opened_quietly
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Wall-clock seconds by stage."""
+
+    read: float
+    factor: float
+    solve: float
+    write: float
+    total: float
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The chosen features, how they were chosen, and where the result is.
+
+    Attributes
+    ----------
+    selected : (h,) int64 source indices, ascending.
+    labels : their names, or None.
+    scores : (h,) float64, a_i of the selected: the share of a feature's variance that the
+        leading k components explain.
+    ranks : (h,) int64, 1 = highest score among the selected.
+    objective, optimum : Tr(S^T A S) of this choice, and the largest that any choice has.
+    ambiguous : int64 source indices of the features whose score is as near to the h-th highest
+        as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
+    every_score : (u,) float64, a_i of all usable features.
+    output : where the result was written, or None.
+    """
+
+    k: int
+    h: int
+    solver: str
+    parameters: dict[str, float | int]
+    selected: NDArray[np.int64]
+    labels: list[str | int | float | bool] | None
+    scores: NDArray[np.float64]
+    ranks: NDArray[np.int64]
+    objective: float
+    optimum: float
+    ambiguous: NDArray[np.int64]
+    every_score: NDArray[np.float64]
+    solution: Solution
+    factor: Factor
+    matrix: Matrix
+    plan: Plan
+    passes: int
+    output: Path | None
+    seconds: Seconds
+
+    @cached_property
+    def dataset(self) -> xr.Dataset:
+        """The result's root: selected columns, lazily read, with scores and provenance."""
+        if self.output is not None:
+            with opened_quietly():
+                written: xr.Dataset = xr.open_zarr(self.output)
+            return written
+        frame = root_of(self, samples=True)
+        name = column_name(self.matrix, frame)
+        data = lazy_columns(self.matrix, self.selected, self.plan.output_chunk_rows)
+        return xr.decode_cf(frame.assign({name: data}))
+
+    def summary(self) -> dict[str, Any]:
+        """The result in plain JSON types; the keys are listed in the README."""
+        solution, features = self.solution, self.factor.features
+        return {
+            "selected": self.selected.tolist(),
+            "labels": self.labels,
+            "scores": self.scores.tolist(),
+            "objective": self.objective,
+            "optimum": self.optimum,
+            "solver_objective": solution.solver_objective,
+            "iterations": solution.iterations,
+            "converged": solution.converged,
+            "primal_residuals": (
+                None if solution.primal_residuals is None else list(solution.primal_residuals)
+            ),
+            "ambiguous": self.ambiguous.tolist(),
+            "k": self.k,
+            "h": self.h,
+            "solver": self.solver,
+            "method": self.factor.method,
+            "precision": self.factor.precision,
+            "passes": self.passes,
+            "settled": self.factor.settled,
+            "score_error": self.factor.score_error,
+            "last_change": self.factor.last_change if self.factor.passes > 1 else None,
+            "residuals": self.factor.residuals.tolist(),
+            "samples": features.samples,
+            "features": self.matrix.shape[1],
+            "usable": len(features.usable),
+            "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
+            "output": None if self.output is None else str(self.output),
+            "seconds": vars(self.seconds).copy(),
+            "concessions": list(self.plan.concessions),
+            "peak_rss_bytes": peak_memory(),
+            "predicted_peak_bytes": self.plan.peak,
+            "version": __version__,
+        }
+
+
+def _attributes(result: Selection) -> dict[str, Any]:
+    factor, solution = result.factor, result.solution
+    features = factor.features
+    return {
+        "k": result.k,
+        "h": result.h,
+        "solver": result.solver,
+        **{f"solver_{name}": value for name, value in result.parameters.items()},
+        "objective": result.objective,
+        "optimum": result.optimum,
+        "solver_objective": solution.solver_objective,
+        "iterations": solution.iterations,
+        "converged": int(solution.converged),
+        "ambiguous": len(result.ambiguous),
+        "method": factor.method,
+        "precision": factor.precision,
+        "passes": factor.passes,
+        "settled": int(factor.settled),
+        "score_error": factor.score_error,
+        "samples": features.samples,
+        "features": result.matrix.shape[1],
+        **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
+        "source": result.matrix.source,
+        "variable": result.matrix.name,
+        "fingerprint": factor.fingerprint["data"],
+        "format": "kmufs-selection",
+        "format_version": FORMAT_VERSION,
+        "version": __version__,
+    }
+
+
+def root_of(result: Selection, *, samples: bool) -> xr.Dataset:
+    """The result's root but for the data variable, encoded as in the source."""
+    return subset_frame(
+        result.matrix,
+        result.selected,
+        result.scores,
+        result.ranks,
+        _attributes(result),
+        samples=samples,
+    )
+
+
+def groups_of(result: Selection) -> dict[str, xr.Dataset]:
+    """The result's groups: what became of every feature, and how the solver got there."""
+    return {"all_features": _all_features(result), "diagnostics": _diagnostics(result)}
+
+
+def _all_features(result: Selection) -> xr.Dataset:
+    features, p = result.factor.features, result.matrix.shape[1]
+    scores = np.full(p, np.nan)
+    scores[features.usable] = result.every_score
+    chosen = np.zeros(p, bool)
+    chosen[result.selected] = True
+    reasons = np.full(p, "", dtype=object)
+    for reason, index in features.excluded.items():
+        reasons[index] = reason
+    dim = free_dim("source_feature", result.matrix)
+    every = xr.Dataset(
+        {
+            "score": (dim, scores),
+            "selected": (dim, chosen),
+            "excluded": (dim, reasons),
+            "mean": (dim, features.mean),
+            "std": (dim, features.std),
+        }
+    )
+    labels = result.matrix.labels
+    if labels is None:
+        return every
+    if labels.dtype.kind in "UTSO":
+        labels = np.array([str(plain(label)) for label in labels], dtype=object)
+    return every.assign_coords({dim: (dim, labels)})
+
+
+def _diagnostics(result: Selection) -> xr.Dataset:
+    factor = result.factor
+    component = free_dim("component", result.matrix)
+    iteration = free_dim("iteration", result.matrix)
+    variables: dict[str, Any] = {
+        "singular_values": (component, factor.singular_values),
+        "residuals": (component, factor.residuals),
+    }
+    for name, values in result.solution.history.items():
+        variables[name] = (iteration, values)
+    return xr.Dataset(variables)
