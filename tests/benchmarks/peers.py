@@ -17,6 +17,7 @@ python tests/benchmarks/peers.py --rows 200000 --features 200 --repeats 1
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import import_module
@@ -204,6 +205,7 @@ def main() -> None:
             continue
         runs = []
         for _ in range(asked.repeats):
+            print(name, file=sys.stderr)
             done = fresh(
                 asked_of,
                 name=name,
