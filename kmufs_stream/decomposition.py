@@ -273,13 +273,20 @@ def check_rank(k: int, factor: Factor) -> None:
 
 
 def fingerprint(matrix: Matrix, probe: NDArray[Any]) -> dict[str, str]:
-    """What a saved factor is compared by: shape, labels, and the data's metadata and probe."""
+    """What a saved factor is compared by: shape, labels, metadata with the probe, chunks."""
     labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
-    described = "\n".join([*matrix.inventory(), probe.dtype.str])
-    data = hashlib.sha256(described.encode())
-    data.update(np.ascontiguousarray(probe).tobytes())
+    metadata, *chunks = matrix.inventory()
+    values = [metadata.encode(), probe.dtype.str.encode(), np.ascontiguousarray(probe).tobytes()]
     return {
         "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
-        "labels": hashlib.sha256(repr(labels).encode()).hexdigest()[:16],
-        "data": data.hexdigest()[:16],
+        "labels": _digest(repr(labels).encode()),
+        "values": _digest(*values),
+        "chunks": _digest("\n".join(chunks).encode()),
     }
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()[:16]

@@ -82,7 +82,7 @@ class Leading:
         return self.singular_values**2 / self.features.samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Factor(Leading):
     """All that solvers need: the leading components, a row sample, and where they come from.
 
@@ -100,6 +100,10 @@ class Factor(Leading):
     method: str
     precision: Precision
     fingerprint: dict[str, str]
+
+    def __repr__(self) -> str:
+        n, p = self.features.samples, len(self.features.mean)
+        return f"<Factor: {len(self.singular_values)} components of {n} x {p}, by {self.method}>"
 
     @property
     def nbytes(self) -> int:

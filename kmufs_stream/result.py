@@ -35,7 +35,7 @@ class Seconds:
     total: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Selection:
     """The chosen features, how they were chosen, and where the result is.
 
@@ -72,6 +72,12 @@ class Selection:
     passes: int
     output: Path | None
     seconds: Seconds
+
+    def __repr__(self) -> str:
+        return (
+            f"<Selection: {self.h} of {self.matrix.shape[1]} features for k = {self.k} by "
+            f"{self.solver}, {self.objective / self.optimum:.1%} of the optimum>"
+        )
 
     @cached_property
     def dataset(self) -> xr.Dataset:
@@ -148,7 +154,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
         "source": result.matrix.source,
         "variable": result.matrix.name,
-        "fingerprint": factor.fingerprint["data"],
+        "fingerprint": "-".join(factor.fingerprint.values()),
         "format": "kmufs-selection",
         "format_version": FORMAT_VERSION,
         "version": __version__,

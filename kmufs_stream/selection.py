@@ -246,6 +246,14 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
         )
 
 
+DIFFERENCES = {
+    "shape": "its shape is {kept}, that of the data {found}",
+    "labels": "the features have other labels",
+    "values": "the metadata or the values of the rows compared are others",
+    "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
+}
+
+
 def check_belongs(factor: Factor, matrix: Matrix) -> None:
     """Refuse a factor of other data."""
     n, p = matrix.shape
@@ -254,14 +262,13 @@ def check_belongs(factor: Factor, matrix: Matrix) -> None:
         ours = fingerprint(matrix, read_probe(matrix))
     for what, found in ours.items():
         kept = factor.fingerprint.get(what)
-        if kept == found:
-            continue
-        sizes = f" ({kept} against {found})" if what == "shape" else ""
-        raise RequestError(
-            "wrong_factor",
-            f"The factor does not belong to {matrix.source}: its {what} differ{sizes}.",
-            "Decompose these data again.",
-        )
+        if kept != found:
+            why = DIFFERENCES[what].format(kept=kept, found=found)
+            raise RequestError(
+                "wrong_factor",
+                f"The factor does not belong to {matrix.source}: {why}.",
+                "Decompose these data again.",
+            )
 
 
 def ambiguous_at(scores: NDArray[np.float64], h: int, error: float) -> NDArray[np.int64]:

@@ -123,6 +123,23 @@ SolverName = Annotated[
     ),
 ]
 
+FactorPath = Annotated[
+    str | None,
+    typer.Option(
+        "--factor",
+        metavar="PATH",
+        help="Factor of these data, from decompose: they are then not read for it.",
+        rich_help_panel=FACTOR,
+    ),
+]
+SelectionOnly = Annotated[
+    bool,
+    typer.Option(
+        "--selection-only",
+        help="Write indices, scores and diagnostics, copy no data.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Overwrite = Annotated[
     bool,
     typer.Option(

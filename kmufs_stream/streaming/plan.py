@@ -173,7 +173,8 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
         sizes = list(_block_sizes(table, method, precision))
         for block_rows in sizes if explicit is not None else sizes[:1]:
             sizing = _Sizing(table, costs[method], demand, precision, block_rows)
-            smallest = sizing
+            if smallest is None or sizing.peak(1) < smallest.peak(1):
+                smallest = sizing
             if sizing.peak(1) > budget:
                 continue
             most = min(wanted, sizing.partitions)

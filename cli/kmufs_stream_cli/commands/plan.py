@@ -23,6 +23,8 @@ def plan(
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
+    factor: options.FactorPath = None,
+    selection_only: options.SelectionOnly = False,
     solver: options.SolverName = "admm",
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -31,7 +33,7 @@ def plan(
     debug: options.Debug = False,
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
-    from kmufs_stream import LanczosOptions, open_matrix, plan_selection
+    from kmufs_stream import LanczosOptions, load_factor, open_matrix, plan_selection
 
     matrix = open_matrix(
         data, variable=variable, group=group, sample_dim=sample_dim, feature_dim=feature_dim
@@ -41,6 +43,8 @@ def plan(
         k,
         h,
         solver=solver,
+        factor=None if factor is None else load_factor(factor),
+        selection_only=selection_only,
         method=method,
         lanczos=LanczosOptions(tol, max_passes),
         memory=memory,
@@ -72,6 +76,8 @@ def plan(
         sample_dim=sample_dim,
         feature_dim=feature_dim,
         solver=solver if solver != "admm" else None,
+        factor=factor,
+        selection_only=selection_only,
         method=method if method != "auto" else None,
         memory=memory,
         threads=threads,
@@ -91,6 +97,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     if matrix.stored_dtype != matrix.dtype:
         dtype += f", stored as {matrix.stored_dtype}"
     shards = f", in shards of {matrix.shard_rows:,} rows"
+    whole = "; one chunk spans all samples, so the whole table is one block"
     return [
         (
             "shape",
@@ -101,7 +108,12 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         (
             "chunks",
             f"{matrix.chunk_rows:,} samples x {matrix.chunk_columns:,} features"
-            + (shards if matrix.shard_rows != matrix.chunk_rows else ""),
+            + (shards if matrix.shard_rows != matrix.chunk_rows else "")
+            + (
+                whole
+                if matrix.chunk_rows >= samples > 1 and matrix.chunk_columns < features
+                else ""
+            ),
         ),
         ("labels", labels),
         ("method", f"{made.method}, products of blocks in {made.precision}"),

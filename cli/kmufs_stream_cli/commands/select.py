@@ -39,23 +39,8 @@ def select(
         ),
     ] = None,
     overwrite: options.Overwrite = False,
-    selection_only: Annotated[
-        bool,
-        typer.Option(
-            "--selection-only",
-            help="Write indices, scores and diagnostics, copy no data.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = False,
-    factor: Annotated[
-        str | None,
-        typer.Option(
-            "--factor",
-            metavar="PATH",
-            help="Factor of these data, from decompose: they are then not read for it.",
-            rich_help_panel=options.FACTOR,
-        ),
-    ] = None,
+    selection_only: options.SelectionOnly = False,
+    factor: options.FactorPath = None,
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
@@ -197,7 +182,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         (
             "objective",
             f"{summary['objective']:.6g}, which is {summary['objective'] / summary['optimum']:.2%} "
-            f"of the model's optimum {summary['optimum']:.6g}",
+            f"of the model's optimum {summary['optimum']:.6g}"
+            + ("" if summary["solver"] == "exact" else " (--solver exact attains it)"),
         ),
         ("solver", _ending(summary)),
         ("excluded", show.excluded(summary["excluded"], show.names(result.factor, result.matrix))),
