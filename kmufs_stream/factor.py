@@ -184,7 +184,7 @@ def standardise(
         raise RequestError(
             "range",
             f"The variance of {feature_name(int(lost[0]))} is beyond double precision "
-            f"(values from {moments.low[lost[0]]:g} to {moments.high[lost[0]]:g}).",
+            f"(values from {float(moments.low[lost[0]]):g} to {float(moments.high[lost[0]]):g}).",
             "Rescale or drop that feature.",
         )
     mean = scaling.shift + scaling.scale * (moments.total / moments.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor, RowSample, Standardised
 from kmufs_stream.output import check_output, new_store
 from kmufs_stream.version import __version__
@@ -53,10 +54,10 @@ def save_factor(factor: Factor, out: str | os.PathLike[str], *, overwrite: bool 
         "passes": factor.passes,
         "fingerprint": factor.fingerprint,
     }
-    with new_store(Path(out)) as folder, written_quietly():
-        xr.Dataset(variables, attrs=attrs).to_zarr(
-            folder, mode="w", zarr_format=3, consolidated=True
-        )
+    whole = xr.Dataset(variables, attrs=attrs)
+    whole.attrs["checksum"] = _checksum(whole)
+    with new_store(Path(out), overwrite=overwrite) as folder, written_quietly():
+        whole.to_zarr(folder, mode="w", zarr_format=3, consolidated=True)
 
 
 def load_factor(path: str | os.PathLike[str]) -> Factor:
@@ -89,6 +90,12 @@ def load_factor(path: str | os.PathLike[str]) -> Factor:
             "Decompose again, or use the version that wrote it "
             f"({stored.attrs.get('version', 'unknown')}).",
         )
+    if stored.attrs.pop("checksum", None) != _checksum(stored):
+        raise BrokenError(
+            "damaged_factor",
+            f"The factor {path} is damaged: its values are not those that were written.",
+            "Decompose again.",
+        )
     attrs = stored.attrs
     excluded = json.loads(attrs["excluded"])
     return Factor(
@@ -112,3 +119,14 @@ def load_factor(path: str | os.PathLike[str]) -> Factor:
         passes=int(attrs["passes"]),
         fingerprint=dict(attrs["fingerprint"]),
     )
+
+
+def _checksum(stored: xr.Dataset) -> str:
+    """Of all values and attributes: chunks that are lost would be read as fill values."""
+    digest = hashlib.sha256(json.dumps(stored.attrs, sort_keys=True).encode())
+    for name in sorted(map(str, stored.variables)):
+        digest.update(name.encode())
+        values = stored[name].values
+        native = values.astype(values.dtype.newbyteorder("="), order="C", copy=False)
+        digest.update(native.tobytes())
+    return digest.hexdigest()

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
 
 
 @contextlib.contextmanager
-def new_store(out: Path) -> Iterator[Path]:
+def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder beside ``out`` that takes its place when the block ends, and is gone if it fails.
 
     An older ``out`` is renamed aside, the new one renamed in, the old one removed; after a crash
@@ -80,6 +81,12 @@ def new_store(out: Path) -> Iterator[Path]:
     try:
         partial.mkdir()
         yield partial
+        if out.exists() and not overwrite:
+            raise RequestError(
+                "output_exists",
+                f"The output {out} has come into being meanwhile; it is left as it is.",
+                "Say --overwrite, or choose another --out.",
+            )
         if out.exists():
             out.rename(previous)
         partial.rename(out)
@@ -90,10 +97,19 @@ def new_store(out: Path) -> Iterator[Path]:
             "Make room or repair the disk, or choose another --out; nothing was changed.",
         ) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
         if previous.exists() and not out.exists():
             previous.rename(out)
         shutil.rmtree(previous, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder into which a last write may still be under way."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.02)
 
 
 def _previous(out: Path) -> Path:

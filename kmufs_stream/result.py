@@ -89,7 +89,8 @@ class Selection:
         frame = root_of(self, samples=True)
         name = column_name(self.matrix, frame)
         data = lazy_columns(self.matrix, self.selected, self.plan.output_chunk_rows)
-        return xr.decode_cf(frame.assign({name: data}))
+        whole = frame.assign({name: data})
+        return xr.decode_cf(whole) if self.matrix.encoded else whole
 
     def summary(self) -> dict[str, Any]:
         """The result in plain JSON types; the keys are listed in the README."""

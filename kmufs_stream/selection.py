@@ -185,6 +185,7 @@ def select(
         groups_of(result),
         plan,
         samples=not selection_only,
+        overwrite=overwrite,
         progress=progress,
     )
     wrote = time.perf_counter()
@@ -231,7 +232,12 @@ def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> 
     eigenvalues = factor.eigenvalues[:k]
     if solver == "exact":
         return exact(components, eigenvalues, h, tolerance=factor.tie)
-    return admm(components, eigenvalues, h, tolerance=factor.tie, **vars(options))
+    try:
+        return admm(components, eigenvalues, h, tolerance=factor.tie, **vars(options))
+    except ValueError as error:  # a penalty out of proportion to these data
+        raise RequestError(
+            "bad_option", f"The ADMM cannot run: {error}.", "Change or leave out --mu0, --mu-max."
+        ) from error
 
 
 def check_h(h: int, limit: int, what: str = "features") -> None:

@@ -104,6 +104,7 @@ def write_result(
     plan: Plan,
     *,
     samples: bool,
+    overwrite: bool,
     progress: Progress = SILENT,
 ) -> None:
     """Write the result at ``out``, whole or not at all.
@@ -127,7 +128,11 @@ def write_result(
         root = root.assign({name: xr.Variable(dims, template, matrix.attrs)})
         encoding = {name: {"chunks": chunk}}
     form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
-    with new_store(out) as folder, written_quietly(), zarr.config.set(ALL_CHUNKS):
+    with (
+        new_store(out, overwrite=overwrite) as folder,
+        written_quietly(),
+        zarr.config.set(ALL_CHUNKS),
+    ):
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
         _copy_coordinates(root, folder)
         if samples:
@@ -145,12 +150,13 @@ def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
     text = {}
     for name, c in frame.coords.items():
-        if c.dtype.kind in "UTO":
+        # Objects of a DataArray may be anything that xarray knows how to store.
+        if c.dtype.kind in ("UTO" if matrix.encoded else "UT"):
             # Dask arrays of objects would be loaded whole to find out what they hold.
             lazy = matrix.sample_dim in c.dims
             text[name] = c.variable.astype(np.dtypes.StringDType() if lazy else object)
     frame = frame.assign_coords(text)
-    if matrix.sample_dim in frame.dims:
+    if matrix.sample_dim in frame.dims and matrix.encoded:
         frame = frame.chunk({matrix.sample_dim: COORDINATE_ROWS})
     return frame
 

@@ -15,6 +15,7 @@ import zarr
 from helpers import counted, labelled, no_warnings, planted, same_bits, write_bare, write_xarray
 
 from kmufs_stream import (
+    BrokenError,
     RequestError,
     decompose,
     load_factor,
@@ -219,3 +220,20 @@ def test_saving_never_removes_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(RequestError):
         save_factor(decompose(X, 2), folder)
     assert (folder / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("lost", ["usable", "mean", "sample", "components", "correlation"])
+def test_factor_that_lost_chunks_is_refused(tmp_path: Path, lost: str) -> None:
+    save_factor(decompose(X, 3), tmp_path / "f.zarr")
+    shutil.rmtree(tmp_path / "f.zarr" / lost / "c")
+    with pytest.raises(BrokenError, match="is damaged"):
+        load_factor(tmp_path / "f.zarr")
+
+
+def test_factor_of_data_in_memory_that_changed_beside_the_probe_is_refused() -> None:
+    whole = np.random.default_rng(0).normal(size=(20_000, 6))
+    factor = decompose(whole, 2)
+    other = whole.copy()
+    other[1000:1100] *= 3
+    with pytest.raises(RequestError, match="does not belong"):
+        select(other, 2, 3, factor=factor)

@@ -42,7 +42,7 @@ def dead_process() -> int:
 
 def test_store_appears_when_the_block_ends(tmp_path: Path) -> None:
     out = tmp_path / "out.zarr"
-    with new_store(out) as folder:
+    with new_store(out, overwrite=True) as folder:
         assert folder.is_dir()
         assert folder.parent == tmp_path
         (folder / "zarr.json").write_text("new")
@@ -60,7 +60,7 @@ def test_nothing_is_left_of_a_store_that_fails(
     expected: Any = BrokenError if isinstance(error, OSError) else type(error)
 
     def write() -> None:
-        with new_store(out) as folder:
+        with new_store(out, overwrite=True) as folder:
             (folder / "zarr.json").write_text("half")
             raise error
 
@@ -75,7 +75,7 @@ def test_nothing_is_left_of_a_store_that_fails(
 
 def test_new_store_replaces_the_old_one(tmp_path: Path) -> None:
     out = old(tmp_path / "out.zarr")
-    with new_store(out) as folder:
+    with new_store(out, overwrite=True) as folder:
         (folder / "zarr.json").write_text("new")
         assert is_old(out)
     assert names(tmp_path) == ["out.zarr"]
@@ -94,7 +94,7 @@ def test_old_store_survives_a_rename_that_fails(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(BrokenError), new_store(out):
+    with pytest.raises(BrokenError), new_store(out, overwrite=True):
         pass
     assert names(tmp_path) == ["out.zarr"]
     assert is_old(out)
@@ -129,7 +129,7 @@ def die(self, target):
         os._exit(9)
     return rename(self, target)
 Path.rename = die
-with output.new_store(out) as folder:
+with output.new_store(out, overwrite=True) as folder:
     (folder / "zarr.json").write_text("new")
 """
     old(tmp_path / "out.zarr")
@@ -259,3 +259,18 @@ def test_chunk_that_breaks_while_the_subset_is_written(tmp_path: Path, existed: 
         select(path, 2, 8, factor=factor, out=out, overwrite=True)
     assert names(tmp_path) == (["out.zarr", "x.zarr"] if existed else ["x.zarr"])
     assert not existed or is_old(out)
+
+
+def test_output_that_came_into_being_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out.zarr"
+
+    def write() -> None:
+        with new_store(out, overwrite=False) as folder:
+            (folder / "mine").touch()
+            out.mkdir()
+            (out / "theirs").touch()
+
+    with pytest.raises(RequestError, match="meanwhile"):
+        write()
+    assert (out / "theirs").exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["out.zarr"]

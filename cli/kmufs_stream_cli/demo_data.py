@@ -39,7 +39,7 @@ def write_digits(path: Path) -> None:
         attrs={"long_name": "ink", "source": "sklearn.datasets.load_digits"},
         name="pixels",
     )
-    with new_store(path) as folder, written_quietly():
+    with new_store(path, overwrite=True) as folder, written_quietly():
         encoding = {"pixels": {"chunks": (CHUNK_ROWS, SIDE * SIDE)}}
         images.to_dataset().to_zarr(folder, mode="w", encoding=encoding, consolidated=True)
 

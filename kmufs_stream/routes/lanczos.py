@@ -196,7 +196,8 @@ def _start(
 def _plain(features: Standardised, moments: Moments, scaling: Scaling) -> bool:
     """Whether products may take the values as they are, neither shifted nor scaled."""
     mean, std = features.mean[features.usable], features.std[features.usable]
-    reach = max(float(np.abs(moments.low).max()), float(np.abs(moments.high).max()))
+    ends = np.concatenate([moments.low, moments.high]).astype(np.float64)
+    reach = float(np.abs(ends).max())
     near = bool((np.abs(mean) <= MEAN_REACH[scaling.precision] * std).all())
     return near and reach <= RANGE_REACH and float(std.min()) >= 1 / RANGE_REACH
 

@@ -45,6 +45,7 @@ class Matrix:
     source : where the data is, for people.
     zarr_format : 2 or 3, the format of the store; 3 for arrays open in Python.
     in_memory : reading copies nothing.
+    encoded : values, coordinates and attributes stand as a store encodes them (CF).
     inventory : lists what identifies the stored data beyond its shape (metadata and chunks);
         raises BrokenError if stored pieces are missing. May take a while on a large store.
     """
@@ -66,6 +67,7 @@ class Matrix:
     source: str
     zarr_format: int
     in_memory: bool
+    encoded: bool
     inventory: Callable[[], list[str]]
 
     def __post_init__(self) -> None:
@@ -113,7 +115,7 @@ KINDS = {
 
 def is_numeric(dtype: np.dtype[Any]) -> bool:
     """Whether values of this dtype are real numbers."""
-    return dtype.kind in "biuf"
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
 
 
 def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -170,5 +172,8 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
         along = [feature_dim]
     if len(along) != 1:
         return None
-    decoded = xr.decode_cf(xr.Dataset({"labels": frame[along[0]].variable}))
-    return np.asarray(decoded["labels"].values)
+    stored = frame[along[0]].variable
+    try:
+        return np.asarray(xr.decode_cf(xr.Dataset({"labels": stored}))["labels"].values)
+    except ValueError:  # time units that nobody knows: the numbers then are the labels
+        return np.asarray(stored.values)

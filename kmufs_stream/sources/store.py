@@ -26,7 +26,7 @@ from kmufs_stream.sources.matrix import (
     orient,
 )
 
-CF_PACKING = ("scale_factor", "add_offset", "missing_value", "_FillValue")
+CF_PACKING = ("scale_factor", "add_offset", "missing_value", "_FillValue", "_Unsigned")
 BARE_DIMS = ("sample", "feature")
 
 
@@ -138,7 +138,7 @@ def open_array(
 
 def _stands_in_dataset(array: zarr.Array[Any], path: str) -> bool:
     """Whether the path leads into a store that xarray wrote: its coordinates stand beside it."""
-    return _dimension_names(array) != BARE_DIMS and _is_zarr(str(Path(path).resolve().parent))
+    return _named_dims(array) is not None and _is_zarr(str(Path(path).resolve().parent))
 
 
 def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
@@ -275,16 +275,22 @@ def _matrix(
         source=source,
         zarr_format=array.metadata.zarr_format,
         in_memory=False,
+        encoded=True,
         inventory=_Inventory(array, fill_missing_chunks),
     )
 
 
 def _dimension_names(array: zarr.Array[Any]) -> tuple[str, str]:
+    return _named_dims(array) or BARE_DIMS
+
+
+def _named_dims(array: zarr.Array[Any]) -> tuple[str, str] | None:
+    """The two dimension names, where the store gives them."""
     names: Any = array.attrs.get("_ARRAY_DIMENSIONS")
     if array.metadata.zarr_format == 3:
         names = array.metadata.dimension_names
     if not names or len(names) != 2 or None in names or names[0] == names[1]:
-        return BARE_DIMS
+        return None
     return (str(names[0]), str(names[1]))
 
 

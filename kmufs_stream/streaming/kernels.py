@@ -7,6 +7,7 @@ neither of its arguments (a scheduler may run it again).
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -39,14 +40,15 @@ class Moments:
     ----------
     count : rows seen.
     total : (p,) float64, sums of (x - shift) / scale.
-    low, high : (p,) float64, smallest and largest x; equal where a feature is constant.
+    low, high : (p,) smallest and largest x, in its own dtype (float64 cannot tell all 64-bit
+        integers apart); equal where a feature is constant; infinite before the first row.
     invalid : (p,) int64, values that are NaN or infinite.
     """
 
     count: int
     total: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: NDArray[Any]
+    high: NDArray[Any]
     invalid: NDArray[np.int64]
 
     @classmethod
@@ -60,9 +62,10 @@ class Moments:
 
     def add(self, block: ScaledBlock, rows: int) -> None:
         """Take in one block; its sums only as long as all values are finite."""
+        first = self.count == 0
         self.count += rows
-        np.minimum(self.low, block.low, out=self.low)
-        np.maximum(self.high, block.high, out=self.high)
+        self.low = block.low if first else np.minimum(self.low, block.low)
+        self.high = block.high if first else np.maximum(self.high, block.high)
         if block.invalid is not None:
             self.invalid += block.invalid
         elif block.values is not None and self.valid:
@@ -70,6 +73,8 @@ class Moments:
             self.total += np.ones(rows, block.values.dtype) @ block.values
 
     def merged(self, other: Moments) -> Moments:
+        if not (self.count and other.count):
+            return copy.deepcopy(self if self.count else other)
         return Moments(
             self.count + other.count,
             self.total + other.total,

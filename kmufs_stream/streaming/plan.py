@@ -211,7 +211,7 @@ def parse_memory(memory: str | int | None) -> int | None:
         return None
     try:
         budget = int(parse_bytes(memory))
-    except ValueError:
+    except (ValueError, OverflowError):
         budget = 0
     if budget <= 0:
         raise RequestError(
@@ -295,7 +295,7 @@ class _Sizing:
 
     def live_states(self, threads: int) -> int:
         """Partition states that are alive at once: being folded, merged, or waiting to be."""
-        return min(2 * self.partitions, 3 * threads + self.partitions.bit_length())
+        return min(2 * self.partitions, 4 * threads + self.partitions.bit_length())
 
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost

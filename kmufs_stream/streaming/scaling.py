@@ -38,14 +38,14 @@ def read_probe(matrix: Matrix) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class ScaledBlock:
-    """A block b = (x - shift) / scale ready for BLAS, and the range of x.
+    """A block b = (x - shift) / scale ready for BLAS, and the range of x in x's own dtype.
 
     ``values`` is None where the block holds NaN or infinity; ``invalid`` then counts them.
     """
 
     values: Floats | None
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: NDArray[Any]
+    high: NDArray[Any]
     invalid: NDArray[np.int64] | None = None
 
 
@@ -97,17 +97,18 @@ class Scaling:
         finite = np.isfinite(low) & np.isfinite(high)
         if not finite.all():
             return ScaledBlock(None, low, high, np.asarray((~np.isfinite(x)).sum(axis=0)))
-        if dtype == np.float32 and not self._fits_float32(low, high, inverse):
+        lowest, highest = low.astype(np.float64), high.astype(np.float64)
+        if dtype == np.float32 and not self._fits_float32(lowest, highest, inverse):
             del scaled  # before the larger one is made
             scaled, low, high = self._apply(x, inverse, np.dtype(np.float64))
         return ScaledBlock(scaled, low, high)
 
     def _apply(
         self, x: NDArray[Any], inverse: NDArray[np.float64], dtype: np.dtype[Any]
-    ) -> tuple[Floats, NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
         rows, p = x.shape
         # Wider data than the products are shifted before they are rounded.
-        work = np.promote_types(dtype, x.dtype) if x.dtype.kind == "f" else dtype
+        work = np.promote_types(dtype, x.dtype)
         shift, inverse = self.shift.astype(work), inverse.astype(dtype)
         scaled = np.empty((rows, p), dtype)
         lows, highs = [], []
@@ -117,10 +118,19 @@ class Scaling:
                 slab, out = x[a : a + step], scaled[a : a + step]
                 lows.append(slab.min(axis=0))
                 highs.append(slab.max(axis=0))
-                np.subtract(slab, shift, out=out, dtype=work, casting="unsafe")
+                if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+                    self._subtract_integers(slab, out)
+                else:
+                    np.subtract(slab, shift, out=out, dtype=work, casting="unsafe")
                 out *= inverse
-        low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-        return scaled, low.astype(np.float64), high.astype(np.float64)
+        return scaled, np.min(lows, axis=0), np.max(highs, axis=0)
+
+    def _subtract_integers(self, x: NDArray[Any], out: Floats) -> None:
+        """x - shift for 64-bit integers, exact where float64 cannot hold x."""
+        near = np.abs(x - self.shift).max(axis=0) < 2.0**62
+        # Differences that wrap around come out right, as long as they fit.
+        wrapped = x.astype(np.int64, copy=False) - _wrapped(self.shift, x.dtype)
+        out[:] = np.where(near, wrapped, x - self.shift)
 
     def _fits_float32(
         self,
@@ -134,6 +144,12 @@ class Scaling:
         vanishes = ~self.known & (half > 0) & (half < 1 / REACH)
         cancels = middle > CANCELS * np.maximum(half, 1.0)
         return not ((reach > REACH) | vanishes | cancels).any()
+
+
+def _wrapped(whole: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.int64]:
+    """Whole numbers in the range of a 64-bit dtype as int64, modulo 2^64."""
+    with np.errstate(invalid="ignore"):
+        return whole.astype(dtype).astype(np.int64)
 
 
 def _power_of_two(x: NDArray[np.float64]) -> NDArray[np.float64]:

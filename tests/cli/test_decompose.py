@@ -62,7 +62,7 @@ def test_a_factor_of_other_data_is_refused(cli: Cli, table: Path, folder: Path) 
         assert done.code == 2
         assert f"The factor does not belong to {other}" in done.err
         assert not Path(other).with_suffix(".selected.zarr").exists()
-    assert "300 x 12 against 200 x 12" in done.err
+    assert "its shape is 300 x 12, that of the data 200 x 12" in done.err
 
 
 def test_what_is_shown_ends_with_a_command_that_works(cli: Cli, genes: Path) -> None:

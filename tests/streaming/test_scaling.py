@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kmufs_stream import open_matrix
+from kmufs_stream import decompose, open_matrix
 from kmufs_stream.streaming.scaling import (
     PROBE_PLACES,
     PROBE_ROWS,
@@ -158,3 +158,18 @@ def test_sorted_rows_do_not_mislead() -> None:
     scaling = Scaling.from_probe(read_probe(open_matrix(x)), "float64")
     assert abs(scaling.shift[0] - 500) < 50
     assert 100 < scaling.scale[0] < 600
+
+
+@pytest.mark.parametrize("offset", [0, 2**31, 2**54, 2**60])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_large_integers_are_shifted_before_they_are_rounded(
+    offset: int, dtype: Any, precision: Any
+) -> None:
+    small = np.random.default_rng(0).integers(0, 100, (500, 6))
+    whole = (small.astype(dtype) + dtype(offset)).astype(dtype)
+    expected = decompose(small.astype(np.float64), 2)
+    found = decompose(whole, 2, precision=precision)
+    assert found.features.excluded == {}
+    np.testing.assert_allclose(found.features.std, expected.features.std, rtol=1e-5)
+    np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-5)
