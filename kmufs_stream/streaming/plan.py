@@ -21,7 +21,8 @@ from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import PROBE_PLACES, PROBE_ROWS, Precision
 
 MB = 10**6
-BASELINE = 300 * MB  # interpreter, libraries, BLAS buffers, allocator slack
+BASELINE = 330 * MB  # interpreter, libraries, BLAS buffers
+SLACK = 1.5  # what the allocator keeps of blocks that come and go in several threads
 GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
 BLOCK_BYTES = 16 * MB
 LARGE_BLOCK_BYTES = 64 * MB
@@ -284,7 +285,7 @@ class _Sizing:
         self.chunk_rows = _output_chunk_rows(table, demand.h)
         rows = min(block_rows, n)
         # In float64 at worst: what float32 cannot hold falls back to it.
-        self.block = table.read_bytes(rows) + rows * p * 8 + self.cost.update
+        self.block = int(SLACK * (table.read_bytes(rows) + rows * p * 8 + self.cost.update))
         probe = min(n, PROBE_PLACES * PROBE_ROWS) * p * (table.dtype.itemsize + 4 * 8)
         copied = max(self.chunk_rows, min(table.chunk_rows, n)) * demand.h * table.stored_itemsize
         # The columns, a block's share of them, and what encoding makes of them.
