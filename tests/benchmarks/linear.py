@@ -10,6 +10,7 @@ import statistics
 
 import numpy as np
 from limits import arguments, fresh, machine, median, reading, select_process, show, syrk
+from numpy.typing import NDArray
 from stores import make_store
 
 MILLIONS = (0.25, 0.5, 1, 2, 4)
@@ -35,12 +36,12 @@ def main() -> None:
         rows.append([n, *speed, alone, stage[-1], median(runs, "seconds", "solve"), wall[-1]])
     columns = ["rows", "read GB/s", "BLAS GF/s", "read + syrk s", "factor s", "solver s", "wall s"]
     show(f"select --selection-only, {asked.features} features ({machine()})", columns, rows)
-    n = np.array([row[0] for row in rows], float)
-    fits = [["factor stage", *straight(n, stage)], ["whole process", *straight(n, wall)]]
+    counts = np.array([row[0] for row in rows], float)
+    fits = [["factor stage", *straight(counts, stage)], ["whole process", *straight(counts, wall)]]
     show("Straight lines", ["time of", "s per million rows", "intercept s", "r^2"], fits)
 
 
-def straight(n: np.ndarray, seconds: list[float]) -> tuple[float, float, float]:
+def straight(n: NDArray[np.float64], seconds: list[float]) -> tuple[float, float, float]:
     """Slope per million rows, intercept and r^2 of the least-squares line."""
     slope, intercept = np.polyfit(n, seconds, 1)
     return float(slope * 1e6), float(intercept), float(np.corrcoef(n, seconds)[0, 1] ** 2)

@@ -41,7 +41,7 @@ def selecting(store: str, options: dict[str, Any], tol: float, found: str) -> di
         "settled": factor.settled,
         "score_error": factor.score_error,
         "residual": float(factor.residuals[options["k"] - 1]),
-        "ambiguous": done.ambiguous,
+        "ambiguous": int(np.size(done.ambiguous)),
     }
 
 
