@@ -76,6 +76,29 @@ class Leading:
     passes: int
     correlation: NDArray[np.float64] | None
 
+    @classmethod
+    def of_one_read(
+        cls,
+        features: Standardised,
+        components: NDArray[np.float64],
+        singular_values: NDArray[np.float64],
+        residuals: NDArray[np.float64],
+        precision: Precision,
+        correlation: NDArray[np.float64] | None = None,
+    ) -> Leading:
+        """What a route that is exact after one read has found, right up to rounding."""
+        return cls(
+            features=features,
+            components=components,
+            singular_values=singular_values,
+            residuals=residuals,
+            score_error=score_tolerance(precision),
+            settled=True,
+            last_change=np.inf,
+            passes=1,
+            correlation=correlation,
+        )
+
     @property
     def eigenvalues(self) -> NDArray[np.float64]:
         """(r,) the leading eigenvalues S^2 / n of the correlation matrix."""

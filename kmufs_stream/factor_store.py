@@ -128,5 +128,5 @@ def _checksum(stored: xr.Dataset) -> str:
         digest.update(name.encode())
         values = stored[name].values
         native = values.astype(values.dtype.newbyteorder("="), order="C", copy=False)
-        digest.update(native.tobytes())
+        digest.update(native.data)
     return digest.hexdigest()

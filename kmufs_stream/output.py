@@ -29,8 +29,8 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
             f"The output {out} is an existing folder, not the name of a store to write.",
             "Choose another --out.",
         )
-    _repair(out.resolve())
     place = out.resolve()
+    _repair(place)
     for path in inputs:
         source = path.resolve()
         if place == source or source in place.parents or place in source.parents:

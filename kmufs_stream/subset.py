@@ -25,6 +25,8 @@ from kmufs_stream.zarr_io import written_quietly
 GROUPS = ("all_features", "diagnostics")
 OURS = ("feature_index", "score", "rank", *GROUPS)
 COORDINATE_ROWS = 2**20  # of a sample coordinate copied at a time
+# A chunk of nothing but fill values is written like any other: what is not there, is lost.
+ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
 def subset_frame(
@@ -140,10 +142,6 @@ def write_result(
         for group, content in groups.items():
             content.to_zarr(folder, group=group, mode="w", **form)
         zarr.consolidate_metadata(folder)
-
-
-# A chunk of nothing but fill values is written like any other: what is not there, is lost.
-ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
 def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:

@@ -13,7 +13,6 @@ from kmufs_stream.factor import (
     Standardised,
     components_for,
     orient_columns,
-    score_tolerance,
     standardise,
 )
 from kmufs_stream.streaming.kernels import GramState
@@ -30,16 +29,9 @@ def leading_of_gram(
     features, correlation = correlation_matrix(state, scaling, feature_name)
     r = components_for(k, len(features.usable))
     values, components, residuals = leading_eigenpairs(correlation, r)
-    return Leading(
-        features=features,
-        components=components,
-        singular_values=np.sqrt(features.samples * values),
-        residuals=residuals,
-        score_error=score_tolerance(scaling.precision),
-        settled=True,
-        last_change=np.inf,
-        passes=1,
-        correlation=correlation,
+    singular_values = np.sqrt(features.samples * values)
+    return Leading.of_one_read(
+        features, components, singular_values, residuals, scaling.precision, correlation
     )
 
 

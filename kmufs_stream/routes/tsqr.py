@@ -12,7 +12,6 @@ from kmufs_stream.factor import (
     Leading,
     components_for,
     orient_columns,
-    score_tolerance,
     standardise,
 )
 from kmufs_stream.streaming.scaling import Scaling
@@ -56,17 +55,7 @@ def leading_of_triangle(
     # C P = Z^T (Z P) / n, and Z^T Z = scaled^T scaled.
     images = scaled.T @ (scaled @ components) / count
     residuals = np.linalg.norm(images - components * (values**2 / count), axis=0)
-    return Leading(
-        features=features,
-        components=components,
-        singular_values=values,
-        residuals=residuals,
-        score_error=score_tolerance(scaling.precision),
-        settled=True,
-        last_change=np.inf,
-        passes=1,
-        correlation=None,
-    )
+    return Leading.of_one_read(features, components, values, residuals, scaling.precision)
 
 
 def _column_norms(matrix: Float) -> Float:

@@ -116,7 +116,7 @@ def _inventory(variable: xr.Variable) -> list[str]:
         rows = max(HASHED_BYTES // max(variable[:1].nbytes, 1), 1)
         checksum = 0
         for a in range(0, len(values), rows):
-            checksum = zlib.crc32(values[a : a + rows].tobytes(), checksum)
+            checksum = zlib.crc32(np.ascontiguousarray(values[a : a + rows]).data, checksum)
         return [metadata, str(checksum)]
     if variable.chunks is not None:
         return [metadata, str(variable.data.name)]
