@@ -193,7 +193,8 @@ def standardise(
             f"NaN or infinite ({', '.join(first)}{more}).",
             "Fill or drop them first; policies for missing values are planned.",
         )
-    constant = moments.low == moments.high
+    constant = np.zeros(len(moments.invalid), bool)
+    constant[scaling.unsure] = moments.low == moments.high
     if constant.all():
         raise RequestError(
             "all_constant",
@@ -207,11 +208,11 @@ def standardise(
         raise RequestError(
             "range",
             f"The variance of {feature_name(int(lost[0]))} is beyond double precision "
-            f"(values from {float(moments.low[lost[0]]):g} to {float(moments.high[lost[0]]):g}).",
+            f"(values near {scaling.shift[lost[0]]:g}, in units of {scaling.scale[lost[0]]:g}).",
             "Rescale or drop that feature.",
         )
     mean = scaling.shift + scaling.scale * (moments.total / moments.count)
-    mean[constant] = moments.low[constant]
+    mean[constant] = moments.low[moments.low == moments.high]
     std[constant] = 0.0
     excluded = {CONSTANT: np.flatnonzero(constant)} if constant.any() else {}
     return Standardised(moments.count, mean, std, usable, excluded)

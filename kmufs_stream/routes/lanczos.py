@@ -21,6 +21,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from kmufs_stream.errors import BrokenError
 from kmufs_stream.factor import (
     Leading,
     Standardised,
@@ -29,9 +30,9 @@ from kmufs_stream.factor import (
     score_tolerance,
     standardise,
 )
-from kmufs_stream.streaming.kernels import Kernel, Moments, State
+from kmufs_stream.streaming.kernels import Kernel, State
 from kmufs_stream.streaming.products import Product, StartProduct, StartState
-from kmufs_stream.streaming.scaling import Floats, Scaling
+from kmufs_stream.streaming.scaling import Floats, Precision, Scaling
 
 Float = NDArray[np.float64]
 
@@ -117,9 +118,9 @@ def lanczos(
     block : columns of a block, ``product_block_columns(k)`` by default. One read finds no more
         components than that, should it be the only one.
 
-    Raises RequestError as ``standardise()`` does, ValueError for max_passes below 1. O(n p block)
-    per read and O(u (block reads)^2)
-    between reads in all; memory as ``lanczos_bytes()`` says.
+    Raises RequestError as ``standardise()`` does, BrokenError where the data change between reads,
+    ValueError for max_passes below 1. O(n p block) per read and O(u (block reads)^2) between reads
+    in all; memory as ``lanczos_bytes()`` says.
     """
     if max_passes < 1:
         raise ValueError(f"max_passes is {max_passes}; it must be 1 or more")
@@ -130,7 +131,8 @@ def lanczos(
     start = start.astype(scaling.precision)
     state = run(StartProduct(scaling, start))
     features, vectors, images = _start(state, scaling, start, feature_name)
-    values_as_they_are = _plain(features, state.moments, scaling)
+    precision = scaling.precision if state.moments.held else "float64"
+    shifted = None if _plain(features, precision) else scaling
     del state, start
 
     space = Krylov(vectors, width, max_passes, float(np.finfo(scaling.precision).eps), rng)
@@ -148,9 +150,7 @@ def lanczos(
         settled = complete or (change < tol and error < tol)
         if settled or passes == max_passes:
             break
-        images = _images(
-            run, space.newest, features, None if values_as_they_are else scaling, scaling.precision
-        )
+        images = _images(run, space.newest, features, shifted, precision)
     return Leading(
         features=features,
         components=orient_columns(ritz.vectors),
@@ -193,17 +193,16 @@ def _start(
     return features, left[:, clear], images @ (right[clear].T / weights[clear])
 
 
-def _plain(features: Standardised, moments: Moments, scaling: Scaling) -> bool:
+def _plain(features: Standardised, precision: Precision) -> bool:
     """Whether products may take the values as they are, neither shifted nor scaled."""
-    mean, std = features.mean[features.usable], features.std[features.usable]
-    ends = np.concatenate([moments.low, moments.high]).astype(np.float64)
-    reach = float(np.abs(ends).max())
-    near = bool((np.abs(mean) <= MEAN_REACH[scaling.precision] * std).all())
-    return near and reach <= RANGE_REACH and float(std.min()) >= 1 / RANGE_REACH
+    mean, std = np.abs(features.mean[features.usable]), features.std[features.usable]
+    reach = mean + std * np.sqrt(features.samples)  # no value lies further from 0
+    near = bool((mean <= MEAN_REACH[precision] * std).all())
+    return near and float(reach.max()) <= RANGE_REACH and float(std.min()) >= 1 / RANGE_REACH
 
 
 def _images(
-    run: Run, vectors: Float, features: Standardised, scaling: Scaling | None, precision: str
+    run: Run, vectors: Float, features: Standardised, scaling: Scaling | None, precision: Precision
 ) -> Float:
     """C times a block of vectors, (u, b): one read."""
     usable, n = features.usable, features.samples
@@ -215,6 +214,12 @@ def _images(
     # From the rounded block: what is subtracted is then the mean of what is projected.
     centre = block[:, usable].astype(np.float64) @ mean[usable]
     state = run(Product(block, centre, scaling))
+    if not np.isfinite(state.product).all():
+        raise BrokenError(
+            "changed",
+            "Values that were finite when they were first read no longer are.",
+            "Something writes to the data; run again once it has ended.",
+        )
     images = state.product[:, usable].T
     images -= np.outer(mean[usable], state.total)
     images /= n * std[:, None]

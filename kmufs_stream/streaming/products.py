@@ -56,16 +56,19 @@ class StartProduct:
         return StartState(Moments.empty(p), np.zeros(p), np.zeros((b, p)))
 
     def update(self, state: StartState, values: NDArray[Any], start: int) -> StartState:
-        block = self.scaling.block(values)
-        state.moments.add(block, len(values))
-        rows = block.values
-        if rows is not None and state.moments.valid:
-            for a in range(0, len(rows), SQUARED_ROWS):
-                slab = rows[a : a + SQUARED_ROWS]
-                state.squares += np.einsum("ij,ij->j", slab, slab)
-            vectors = self.vectors.astype(rows.dtype, copy=False)
-            state.product += (vectors @ rows.T) @ rows
+        made = state.moments.add(self.scaling, values, self._product)
+        if made is not None:
+            state.squares += made[0]
+            state.product += made[1]
         return state
+
+    def _product(self, rows: Floats) -> tuple[tuple[Float, Floats], Float]:
+        squares = np.zeros(rows.shape[1])
+        for a in range(0, len(rows), SQUARED_ROWS):
+            slab = rows[a : a + SQUARED_ROWS]
+            squares += np.einsum("ij,ij->j", slab, slab)
+        vectors = self.vectors.astype(rows.dtype, copy=False)
+        return (squares, (vectors @ rows.T) @ rows), squares
 
     def merge(self, a: StartState, b: StartState) -> StartState:
         return StartState(a.moments.merged(b.moments), a.squares + b.squares, a.product + b.product)
@@ -109,22 +112,16 @@ class Product:
         return ProductState(np.zeros((b, p)), np.zeros(b))
 
     def update(self, state: ProductState, values: NDArray[Any], start: int) -> ProductState:
+        dtype = self.vectors.dtype
         if self.scaling is None:
-            rows = values.astype(self.vectors.dtype, copy=False)
+            rows = values.astype(dtype, copy=False)
         else:
-            rows = self._scaled(values, self.scaling)
-        projected = self.vectors.astype(rows.dtype, copy=False) @ rows.T
-        projected -= self.centre[:, None].astype(rows.dtype)
+            rows = self.scaling.apply(values, "float32" if dtype == np.float32 else "float64")
+        projected = self.vectors @ rows.T
+        projected -= self.centre[:, None].astype(dtype)
         state.product += projected @ rows
         state.total += projected.sum(axis=1, dtype=np.float64)
         return state
 
     def merge(self, a: ProductState, b: ProductState) -> ProductState:
         return ProductState(a.product + b.product, a.total + b.total)
-
-    @staticmethod
-    def _scaled(values: NDArray[Any], scaling: Scaling) -> Floats:
-        block = scaling.block(values)
-        if block.values is None:
-            raise ValueError("a value that was finite before no longer is")
-        return block.values

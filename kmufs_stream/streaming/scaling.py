@@ -37,19 +37,6 @@ def read_probe(matrix: Matrix) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class ScaledBlock:
-    """A block b = (x - shift) / scale ready for BLAS, and the range of x in x's own dtype.
-
-    ``values`` is None where the block holds NaN or infinity; ``invalid`` then counts them.
-    """
-
-    values: Floats | None
-    low: NDArray[Any]
-    high: NDArray[Any]
-    invalid: NDArray[np.int64] | None = None
-
-
-@dataclass(frozen=True)
 class Scaling:
     """Per-feature shift and power-of-two scale, shared by all blocks.
 
@@ -57,13 +44,14 @@ class Scaling:
     ----------
     shift : (p,) float64, near each feature's mean and exact in the data's dtype.
     scale : (p,) float64, a power of two near each feature's standard deviation, never 0.
-    known : (p,) bool, False where the probe saw one value only, so that the scale is arbitrary.
+    unsure : (u,) int64, features of which the probe saw one value only: they may be constant, and
+        their scale is arbitrary.
     precision : dtype of block products.
     """
 
     shift: NDArray[np.float64]
     scale: NDArray[np.float64]
-    known: NDArray[np.bool_]
+    unsure: NDArray[np.int64]
     precision: Precision
 
     @classmethod
@@ -83,47 +71,67 @@ class Scaling:
         std = np.sqrt(((rows / peak) ** 2).sum(axis=0) / count) * peak
         exact = probe.dtype.type if probe.dtype.kind == "f" else np.rint
         shift = np.asarray(exact(mean * unit), dtype=np.float64)
-        known = std > 0
+        # Not std > 0: the mean of equal values may be off by rounding.
+        one = probe[ok.argmax(axis=0), np.arange(probe.shape[1])]
+        varies = ((probe != one) & ok).any(axis=0) & (std > 0)
         std *= unit
         limit = 2.0**120 if precision == "float32" else 2.0**1000
-        scale = np.clip(_power_of_two(np.where(known, std, 1.0)), 1 / limit, limit)
-        return cls(shift, scale, known, precision)
+        scale = np.clip(_power_of_two(np.where(varies, std, 1.0)), 1 / limit, limit)
+        return cls(shift, scale, np.flatnonzero(~varies), precision)
 
-    def block(self, x: NDArray[Any]) -> ScaledBlock:
-        """Shift, scale and check one block, (rows, p); float64 where float32 would not do."""
-        inverse = 1.0 / self.scale
-        dtype = np.dtype(self.precision)
-        scaled, low, high = self._apply(x, inverse, dtype)
-        finite = np.isfinite(low) & np.isfinite(high)
-        if not finite.all():
-            return ScaledBlock(None, low, high, np.asarray((~np.isfinite(x)).sum(axis=0)))
-        lowest, highest = low.astype(np.float64), high.astype(np.float64)
-        if dtype == np.float32 and not self._fits_float32(lowest, highest, inverse):
-            del scaled  # before the larger one is made
-            scaled, low, high = self._apply(x, inverse, np.dtype(np.float64))
-        return ScaledBlock(scaled, low, high)
-
-    def _apply(
-        self, x: NDArray[Any], inverse: NDArray[np.float64], dtype: np.dtype[Any]
-    ) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
+    def apply(self, x: NDArray[Any], precision: Precision) -> Floats:
+        """One block, (rows, p), as b = (x - shift) / scale."""
         rows, p = x.shape
+        dtype = np.dtype(precision)
         # Wider data than the products are shifted before they are rounded.
         work = np.promote_types(dtype, x.dtype)
-        shift, inverse = self.shift.astype(work), inverse.astype(dtype)
+        shift, inverse = self.shift.astype(work), (1.0 / self.scale).astype(dtype)
         scaled = np.empty((rows, p), dtype)
-        lows, highs = [], []
         step = max(SLAB_BYTES // (p * x.dtype.itemsize), 8)
         with np.errstate(over="ignore", invalid="ignore"):
             for a in range(0, rows, step):
                 slab, out = x[a : a + step], scaled[a : a + step]
-                lows.append(slab.min(axis=0))
-                highs.append(slab.max(axis=0))
                 if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
                     self._subtract_integers(slab, out)
                 else:
                     np.subtract(slab, shift, out=out, dtype=work, casting="unsafe")
                 out *= inverse
-        return scaled, np.min(lows, axis=0), np.max(highs, axis=0)
+        return scaled
+
+    def range_of_unsure(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Smallest and largest values, (u,) each and in x's dtype, of the unsure features."""
+        if not len(self.unsure):
+            return x[0, :0], x[0, :0]
+        lows, highs = [], []
+        step = max(SLAB_BYTES // (len(self.unsure) * x.dtype.itemsize), 8)
+        for a in range(0, len(x), step):
+            slab = x[a : a + step, self.unsure]
+            lows.append(slab.min(axis=0))
+            highs.append(slab.max(axis=0))
+        return np.min(lows, axis=0), np.max(highs, axis=0)
+
+    def float32_holds(
+        self,
+        rows: int,
+        total: NDArray[np.float64],
+        squares: NDArray[np.float64],
+        low: NDArray[Any],
+        high: NDArray[Any],
+    ) -> bool:
+        """Whether a block's products in float32 neither overflow, vanish nor cancel.
+
+        Parameters
+        ----------
+        total, squares : (p,) sums of b and of b^2, in float32 or better.
+        low, high : what ``range_of_unsure`` says.
+        """
+        mean = total / rows
+        spread = np.sqrt(np.maximum(squares / rows - mean**2, 1.0))
+        half = (high.astype(np.float64) - low.astype(np.float64)) / 2
+        vanishes = (half > 0) & (half < self.scale[self.unsure] / REACH)
+        # Not any(squares > ...): what is NaN does not hold either.
+        held = (squares <= REACH**2).all() and (np.abs(mean) <= CANCELS * spread).all()
+        return bool(held) and not vanishes.any()
 
     def _subtract_integers(self, x: NDArray[Any], out: Floats) -> None:
         """x - shift for 64-bit integers, exact where float64 cannot hold x."""
@@ -131,19 +139,6 @@ class Scaling:
         # Differences that wrap around come out right, as long as they fit.
         wrapped = x.astype(np.int64, copy=False) - _wrapped(self.shift, x.dtype)
         out[:] = np.where(near, wrapped, x - self.shift)
-
-    def _fits_float32(
-        self,
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-        inverse: NDArray[np.float64],
-    ) -> bool:
-        reach = np.maximum(np.abs(low - self.shift), np.abs(high - self.shift)) * inverse
-        half = (high - low) / 2 * inverse
-        middle = np.abs((low - self.shift) / 2 + (high - self.shift) / 2) * inverse
-        vanishes = ~self.known & (half > 0) & (half < 1 / REACH)
-        cancels = middle > CANCELS * np.maximum(half, 1.0)
-        return not ((reach > REACH) | vanishes | cancels).any()
 
 
 def _wrapped(whole: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.int64]:

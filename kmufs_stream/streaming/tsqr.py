@@ -10,7 +10,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from kmufs_stream.streaming.kernels import Moments
-from kmufs_stream.streaming.scaling import Scaling
+from kmufs_stream.streaming.scaling import Floats, Scaling
 
 Float = NDArray[np.float64]
 
@@ -53,16 +53,17 @@ class TSQR:
         return TSQRState(Moments.empty(p), np.zeros((0, p + 1)))
 
     def update(self, state: TSQRState, values: NDArray[Any], start: int) -> TSQRState:
-        block = self.scaling.block(values)
-        state.moments.add(block, len(values))
-        if block.values is not None and state.moments.valid:
+        def stacked(block: Floats) -> tuple[Float, Float]:
             t, width = state.triangle.shape
-            stacked = np.empty((t + len(values), width), order="F")
-            stacked[:t] = state.triangle
-            stacked[t:, 0] = 1.0
-            stacked[t:, 1:] = block.values
-            del block
-            state.triangle = _triangle(stacked)
+            below = np.empty((t + len(block), width), order="F")
+            below[:t] = state.triangle
+            below[t:, 0] = 1.0
+            below[t:, 1:] = block
+            return below, np.einsum("ij,ij->j", block, block)
+
+        rows = state.moments.add(self.scaling, values, stacked)
+        if rows is not None:
+            state.triangle = _triangle(rows)
         return state
 
     def merge(self, a: TSQRState, b: TSQRState) -> TSQRState:

@@ -18,7 +18,7 @@ from real_data import load
 from reference import Reference, reference, top
 
 from kmufs_stream import blas
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Leading, Standardised
 from kmufs_stream.routes.lanczos import (
     Krylov,
@@ -398,12 +398,27 @@ def test_merging_changes_neither_argument() -> None:
             assert pickle.dumps(state) == pickle.dumps(old)
 
 
-def test_values_gone_bad_between_reads_are_an_error() -> None:
-    x = planted(50, 12)
-    kernel = Product(np.ones((2, 12)), np.zeros(2), Scaling.from_probe(x, "float64"))
-    x[3, 3] = np.nan
-    with pytest.raises(ValueError, match="finite"):
-        kernel.update(kernel.init(), x, 0)
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_values_gone_bad_between_reads_are_an_error(offset: float) -> None:
+    class Changing(Reader):
+        def __call__(self, kernel: Kernel[State], /) -> State:
+            if self.kernels:
+                self.x[3, 3] = np.nan
+            return super().__call__(kernel)
+
+    x = noise(300, 80, 2, 0) + offset
+    with pytest.raises(BrokenError, match="no longer are"):
+        run(x, 2, Changing(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_that_float32_cannot_hold_is_right(dtype: Any) -> None:
+    x = clusters(2000, 90, 3, 0).astype(dtype)
+    x[1200, 7] = 1e16
+    found = run(x, 3)
+    expected = reference(x)
+    np.testing.assert_allclose(found.eigenvalues[:2], expected.eigenvalues[:2], rtol=1e-5)
+    np.testing.assert_allclose(scores_of(found, 2), expected.scores(2), atol=1e-4)
 
 
 @pytest.mark.parametrize("rank", [3, 12, 40])

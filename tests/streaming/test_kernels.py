@@ -32,8 +32,7 @@ def folded(kernel: Gram, x: Any, cuts: list[int], start: int = 0) -> GramState:
 def check(state: GramState, scaling: Scaling, x: Any, tolerance: float) -> None:
     b = (x.astype(np.float64) - scaling.shift) / scaling.scale
     assert state.moments.count == len(x)
-    np.testing.assert_array_equal(state.moments.low, x.min(axis=0))
-    np.testing.assert_array_equal(state.moments.high, x.max(axis=0))
+    assert state.moments.held
     size = np.sqrt((b**2).sum(axis=0))
     error = np.abs(state.scatter - b.T @ b) / np.outer(size, size)
     assert error.max() <= tolerance
@@ -77,7 +76,7 @@ def test_merging_is_associative_to_rounding_and_init_is_neutral() -> None:
     for same in (kernel.merge(a, kernel.init()), kernel.merge(kernel.init(), a)):
         assert same.scatter.tobytes() == a.scatter.tobytes()
         assert same.moments.total.tobytes() == a.moments.total.tobytes()
-        assert same.moments.low.tobytes() == a.moments.low.tobytes()
+        assert same.moments.count == a.moments.count
 
 
 def test_merging_leaves_its_arguments_alone() -> None:
@@ -119,3 +118,44 @@ def test_all_that_is_not_finite_is_counted_after_the_first_too() -> None:
     assert state.moments.invalid.tolist() == [0, 0, 11, 0, 0, 1]
     assert state.moments.count == N
     assert not state.moments.valid
+
+
+@pytest.mark.parametrize("cuts", [[], [40], [60], [64, 90]])
+def test_ranges_of_what_the_probe_saw_one_value_of(cuts: list[int]) -> None:
+    x = X.copy()
+    x[:90, [1, 4]] = [7, -3]
+    x[90:, 1] = 7
+    scaling = Scaling.from_probe(x[:64], "float64")
+    kernel = Gram(scaling)
+    assert scaling.unsure.tolist() == [1, 4]
+    for state in (
+        folded(kernel, x, cuts),
+        kernel.merge(folded(kernel, x[:95], cuts), folded(kernel, x[95:], [], 95)),
+    ):
+        assert state.moments.low.tolist() == [7, min(-3, x[90:, 4].min())]
+        assert state.moments.high.tolist() == [7, x[90:, 4].max()]
+
+
+@pytest.mark.parametrize(
+    ("probe", "rows"),
+    [
+        ([0, 1, 2], [0, 1e14, 1]),
+        ([0, 1, 2], [0, 1e30, 1]),
+        ([5, 5, 5], [5, 1e20, 5]),
+        ([5, 5, 5], [0.0, 1e-14, 2e-14]),
+        ([-1, 0, 1], [1e5, 1e5 + 1, 1e5 + 2]),
+        ([0, 1e-20, 2e-20], [0, 1, 2]),
+    ],
+    ids=["reach", "overflow", "reach, unsure", "vanishes", "cancels", "tiny"],
+)
+def test_block_beyond_float32_is_done_in_float64(probe: list[float], rows: list[float]) -> None:
+    scaling = Scaling.from_probe(np.array([probe], np.float32).T, "float32")
+    kernel = Gram(scaling)
+    x = np.array([rows], np.float32).T
+    state = kernel.update(kernel.init(), x, 0)
+    exact = (x.astype(np.float64) - scaling.shift) / scaling.scale
+    assert not state.moments.held
+    np.testing.assert_allclose(state.scatter, exact.T @ exact, rtol=1e-14)
+    np.testing.assert_allclose(state.moments.total, exact.sum(axis=0), rtol=1e-14)
+    assert not kernel.merge(state, kernel.init()).moments.held
+    assert not kernel.merge(folded(kernel, x * 0, []), state).moments.held

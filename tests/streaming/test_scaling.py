@@ -51,24 +51,36 @@ def test_block_is_shifted_and_scaled(dtype: str, precision: Precision) -> None:
     whole = planted(300, 7) * 9 + 40
     x = (whole > 40) if dtype == "bool" else np.clip(whole, 0, 120).astype(dtype)
     scaling = Scaling.from_probe(x[:64], precision)
-    block = scaling.block(x[64:])
-    assert block.values is not None
-    assert block.invalid is None
     expected = (x[64:].astype(np.float64) - scaling.shift) / scaling.scale
     tolerance = 1e-6 if precision == "float32" else 1e-15
-    np.testing.assert_allclose(block.values, expected, rtol=0, atol=8 * tolerance)
-    np.testing.assert_array_equal(block.low, x[64:].min(axis=0).astype(np.float64))
-    np.testing.assert_array_equal(block.high, x[64:].max(axis=0).astype(np.float64))
+    block = scaling.apply(x[64:], precision)
+    np.testing.assert_allclose(block, expected, rtol=0, atol=8 * tolerance)
     assert np.abs(expected).max() < 20
 
 
 def test_float32_numbers_far_from_zero_are_shifted_without_rounding() -> None:
     x = (planted(500, 5) + 1e6).astype(np.float32)
     scaling = Scaling.from_probe(x[:64], "float32")
-    block = scaling.block(x)
-    assert block.values is not None
     exact = (x.astype(np.float64) - scaling.shift) / scaling.scale
-    np.testing.assert_array_equal(block.values, exact)
+    np.testing.assert_array_equal(scaling.apply(x, "float32"), exact)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i8", "f4", "f8"])
+def test_what_varies_in_the_probe_is_sure(dtype: str) -> None:
+    x = np.ones((300, 4), dtype)
+    x[5, 1] = 0
+    x[200, 3] = 0
+    scaling = Scaling.from_probe(x[:64], "float64")
+    assert scaling.unsure.tolist() == [0, 2, 3]
+    low, high = scaling.range_of_unsure(x)
+    assert low.dtype == high.dtype == x.dtype
+    assert (low.tolist(), high.tolist()) == ([1, 1, 0], [1, 1, 1])
+
+
+@settings(deadline=None, max_examples=60)
+@given(value=st.floats(allow_nan=False, allow_infinity=False), rows=st.integers(1, 1024))
+def test_equal_values_are_never_taken_to_vary(value: float, rows: int) -> None:
+    assert Scaling.from_probe(np.full((rows, 1), value), "float64").unsure.tolist() == [0]
 
 
 def test_shift_of_integers_is_an_integer() -> None:
@@ -76,51 +88,6 @@ def test_shift_of_integers_is_an_integer() -> None:
     scaling = Scaling.from_probe(x, "float64")
     np.testing.assert_array_equal(scaling.shift, np.rint(scaling.shift))
     assert scaling.shift[1] in (2**40, 2**40 + 1)
-
-
-def probe_of(*columns: Any) -> Scaling:
-    return Scaling.from_probe(np.array(columns, np.float32).T, "float32")
-
-
-@pytest.mark.parametrize(
-    ("probe", "rows"),
-    [
-        ([0, 1, 2], [0, 1e14, 1]),
-        ([5, 5, 5], [5, 1e20, 5]),
-        ([5, 5, 5], [0.0, 1e-14, 2e-14]),
-        ([-1, 0, 1], [1e5, 1e5 + 1, 1e5 + 2]),
-        ([0, 1e-20, 2e-20], [0, 1, 2]),
-    ],
-    ids=["reach", "reach, unknown", "vanishes", "cancels", "tiny"],
-)
-def test_block_beyond_float32_is_done_in_float64(probe: list[float], rows: list[float]) -> None:
-    scaling = probe_of(probe)
-    x = np.array([rows], np.float32).T
-    values = scaling.block(x).values
-    assert values is not None
-    assert values.dtype == np.float64
-    exact = (x.astype(np.float64) - scaling.shift) / scaling.scale
-    np.testing.assert_allclose(values, exact, rtol=1e-15)
-
-
-def test_common_block_stays_in_float32() -> None:
-    x = planted(200, 4, dtype=np.float32)
-    values = Scaling.from_probe(x[:64], "float32").block(x).values
-    assert values is not None
-    assert values.dtype == np.float32
-
-
-def test_what_is_not_finite_is_counted_per_feature() -> None:
-    x = planted(50, 4)
-    x[3, 1] = np.nan
-    x[4, 1] = np.inf
-    x[9, 3] = -np.inf
-    scaling = Scaling.from_probe(x, "float64")
-    assert np.isfinite(scaling.shift).all()
-    block = scaling.block(x)
-    assert block.values is None
-    assert block.invalid is not None
-    assert block.invalid.tolist() == [0, 2, 0, 1]
 
 
 @settings(deadline=None, max_examples=200)
