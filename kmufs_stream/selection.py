@@ -142,8 +142,7 @@ def select(
     check_h(h, len(factor.features.usable), "usable features")
     solving = time.perf_counter()
     progress.start("solving", 0)
-    with blas.all_cores():
-        solution = solve(factor, k, h, solver, options)
+    solution = solve(factor, k, h, solver, options)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
     chosen = scores[solution.selected]
     ranks = np.empty(h, np.int64)
@@ -233,7 +232,8 @@ def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> 
     if solver == "exact":
         return exact(components, eigenvalues, h, tolerance=factor.tie)
     try:
-        return admm(components, eigenvalues, h, tolerance=factor.tie, **vars(options))
+        with blas.cores_for(len(components) * h**2):
+            return admm(components, eigenvalues, h, tolerance=factor.tie, **vars(options))
     except ValueError as error:  # a penalty out of proportion to these data
         raise RequestError(
             "bad_option", f"The ADMM cannot run: {error}.", "Change or leave out --mu0, --mu-max."

@@ -14,6 +14,7 @@ import typer
 
 from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
+from kmufs_stream_cli.allocator import share_one_heap
 from kmufs_stream_cli.commands.decompose import decompose
 from kmufs_stream_cli.commands.demo import demo
 from kmufs_stream_cli.commands.plan import plan
@@ -67,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 the request cannot be met, 1 something broke, 130 interrupted.
     """
+    share_one_heap()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     for stream in (sys.stdout, sys.stderr):
