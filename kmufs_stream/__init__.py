@@ -15,6 +15,7 @@ from kmufs_stream.version import __version__
 if TYPE_CHECKING:
     from kmufs_stream.decomposition import LanczosOptions, decompose
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
+    from kmufs_stream.evaluation import Evaluation, evaluate
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
     from kmufs_stream.result import Selection
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdmmOptions",
     "BrokenError",
+    "Evaluation",
     "Factor",
     "KmufsError",
     "LanczosOptions",
@@ -34,6 +36,7 @@ __all__ = [
     "Selection",
     "__version__",
     "decompose",
+    "evaluate",
     "load_factor",
     "open_matrix",
     "plan_selection",
@@ -45,6 +48,7 @@ __all__ = [
 _HOMES = {
     "AdmmOptions": "selection",
     "BrokenError": "errors",
+    "Evaluation": "evaluation",
     "Factor": "factor",
     "KmufsError": "errors",
     "LanczosOptions": "decomposition",
@@ -53,6 +57,7 @@ _HOMES = {
     "RequestError": "errors",
     "Selection": "result",
     "decompose": "decomposition",
+    "evaluate": "evaluation",
     "load_factor": "factor_store",
     "open_matrix": "sources",
     "plan_selection": "selection",

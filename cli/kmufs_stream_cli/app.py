@@ -17,6 +17,7 @@ from kmufs_stream_cli import interrupt
 from kmufs_stream_cli.allocator import share_one_heap
 from kmufs_stream_cli.commands.decompose import decompose
 from kmufs_stream_cli.commands.demo import demo
+from kmufs_stream_cli.commands.evaluate import evaluate
 from kmufs_stream_cli.commands.plan import plan
 from kmufs_stream_cli.commands.select import select
 from kmufs_stream_cli.failure import explain, tell
@@ -60,6 +61,9 @@ app.command(
 app.command(
     epilog="Example: kmufs-stream decompose data.zarr --k 20 --out factor.zarr",
 )(decompose)
+app.command(
+    epilog="Example: kmufs-stream evaluate data.selected.zarr --labels cell_type --data data.zarr",
+)(evaluate)
 app.command(epilog="Example: kmufs-stream demo")(demo)
 
 
