@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kmufs_stream.selection import AdmmOptions, plan_selection, select
     from kmufs_stream.sources import Matrix, open_matrix
     from kmufs_stream.streaming.plan import Plan
+    from kmufs_stream.trials import Sweep, sweep
 
 __all__ = [
     "AdmmOptions",
@@ -34,6 +35,7 @@ __all__ = [
     "Plan",
     "RequestError",
     "Selection",
+    "Sweep",
     "__version__",
     "decompose",
     "evaluate",
@@ -42,6 +44,7 @@ __all__ = [
     "plan_selection",
     "save_factor",
     "select",
+    "sweep",
 ]
 
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
@@ -56,6 +59,7 @@ _HOMES = {
     "Plan": "streaming.plan",
     "RequestError": "errors",
     "Selection": "result",
+    "Sweep": "trials",
     "decompose": "decomposition",
     "evaluate": "evaluation",
     "load_factor": "factor_store",
@@ -63,6 +67,7 @@ _HOMES = {
     "plan_selection": "selection",
     "save_factor": "factor_store",
     "select": "selection",
+    "sweep": "trials",
 }
 
 

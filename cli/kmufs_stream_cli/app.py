@@ -20,6 +20,7 @@ from kmufs_stream_cli.commands.demo import demo
 from kmufs_stream_cli.commands.evaluate import evaluate
 from kmufs_stream_cli.commands.plan import plan
 from kmufs_stream_cli.commands.select import select
+from kmufs_stream_cli.commands.sweep import sweep
 from kmufs_stream_cli.failure import explain, tell
 
 NAME = "kmufs-stream"
@@ -64,6 +65,9 @@ app.command(
 app.command(
     epilog="Example: kmufs-stream evaluate data.selected.zarr --labels cell_type --data data.zarr",
 )(evaluate)
+app.command(
+    epilog="Example: kmufs-stream sweep factor.zarr --k 5,10,20 --h 20:100:20 --suggest-h",
+)(sweep)
 app.command(epilog="Example: kmufs-stream demo")(demo)
 
 
