@@ -15,6 +15,7 @@ from kmufs_stream.version import __version__
 if TYPE_CHECKING:
     from kmufs_stream.decomposition import LanczosOptions, decompose
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
+    from kmufs_stream.estimator import KMeansUFS
     from kmufs_stream.evaluation import Evaluation, evaluate
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
@@ -29,6 +30,7 @@ __all__ = [
     "BrokenError",
     "Evaluation",
     "Factor",
+    "KMeansUFS",
     "KmufsError",
     "LanczosOptions",
     "Matrix",
@@ -53,6 +55,7 @@ _HOMES = {
     "BrokenError": "errors",
     "Evaluation": "evaluation",
     "Factor": "factor",
+    "KMeansUFS": "estimator",
     "KmufsError": "errors",
     "LanczosOptions": "decomposition",
     "Matrix": "sources",
