@@ -249,6 +249,7 @@ class _Reader:
         *,
         square: bool,
     ) -> None:
+        matrix.inventory()  # refuses a store whose chunks are not all there
         self.matrix, self.progress = matrix, progress
         n, p = matrix.shape
         state = 8 * (p + 1) * max(p + 1 if square else 0, k + 2)

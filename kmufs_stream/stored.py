@@ -113,7 +113,6 @@ def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
             source,
             variable=str(data[0]),
             feature_dim=str(root["feature_index"].dims[0]),
-            fill_missing_chunks=True,
         )
     return StoredSelection(
         k=int(root.attrs["k"]),

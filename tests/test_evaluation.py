@@ -14,7 +14,7 @@ from helpers import planted, write_bare, write_xarray
 from sklearn import metrics
 from sklearn.cluster import KMeans
 
-from kmufs_stream import RequestError, evaluate, kmeans, open_matrix, select
+from kmufs_stream import BrokenError, RequestError, evaluate, kmeans, open_matrix, select
 from kmufs_stream.streaming import plan as planning
 
 K, H = 3, 5
@@ -209,6 +209,16 @@ def test_refused(
         evaluate(stored[1], **arguments)
     assert caught.value.code == code
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("lost", ["x.zarr", "chosen.zarr"])
+def test_a_lost_chunk_is_noticed(stored: tuple[Path, Path, xr.DataArray], lost: str) -> None:
+    path, result, _ = stored
+    chunk = next(f for f in (path.parent / lost / "counts").rglob("0") if f.is_file())
+    chunk.unlink()
+    with pytest.raises(BrokenError) as caught:
+        evaluate(result, data=path)
+    assert caught.value.code == "missing_chunk"
 
 
 def test_what_is_no_selection(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def evaluate(
     group: options.Group = None,
     sample_dim: options.SampleDim = None,
     feature_dim: options.FeatureDim = None,
+    fill_missing_chunks: options.FillMissingChunks = False,
     k: Annotated[
         int | None,
         typer.Option("--k", help="Clusters; those of RESULT by default.", rich_help_panel=MEASURES),
@@ -71,7 +72,12 @@ def evaluate(
     table = None
     if data is not None:
         table = open_matrix(
-            data, variable=variable, group=group, sample_dim=sample_dim, feature_dim=feature_dim
+            data,
+            variable=variable,
+            group=group,
+            sample_dim=sample_dim,
+            feature_dim=feature_dim,
+            fill_missing_chunks=fill_missing_chunks,
         )
     with shown(verbose=verbose, json=json) as progress:
         found = run(
