@@ -15,49 +15,62 @@ from kmufs_stream.version import __version__
 if TYPE_CHECKING:
     from kmufs_stream.decomposition import LanczosOptions, decompose
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
+    from kmufs_stream.estimator import KMeansUFS
+    from kmufs_stream.evaluation import Evaluation, evaluate
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
     from kmufs_stream.result import Selection
     from kmufs_stream.selection import AdmmOptions, plan_selection, select
     from kmufs_stream.sources import Matrix, open_matrix
     from kmufs_stream.streaming.plan import Plan
+    from kmufs_stream.trials import Sweep, sweep
 
 __all__ = [
     "AdmmOptions",
     "BrokenError",
+    "Evaluation",
     "Factor",
+    "KMeansUFS",
     "KmufsError",
     "LanczosOptions",
     "Matrix",
     "Plan",
     "RequestError",
     "Selection",
+    "Sweep",
     "__version__",
     "decompose",
+    "evaluate",
     "load_factor",
     "open_matrix",
     "plan_selection",
     "save_factor",
     "select",
+    "sweep",
 ]
 
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
 _HOMES = {
     "AdmmOptions": "selection",
     "BrokenError": "errors",
+    "Evaluation": "evaluation",
     "Factor": "factor",
+    "KMeansUFS": "estimator",
     "KmufsError": "errors",
     "LanczosOptions": "decomposition",
     "Matrix": "sources",
     "Plan": "streaming.plan",
     "RequestError": "errors",
     "Selection": "result",
+    "Sweep": "trials",
     "decompose": "decomposition",
+    "evaluate": "evaluation",
     "load_factor": "factor_store",
     "open_matrix": "sources",
     "plan_selection": "selection",
     "save_factor": "factor_store",
     "select": "selection",
+    "sweep": "trials",
 }
 
 

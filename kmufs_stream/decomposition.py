@@ -72,7 +72,16 @@ def plan_for(
     """
     p = matrix.shape[1]
     check_k(k, p)
-    table = Table(
+    table = table_of(matrix)
+    if factor is not None:
+        at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
+        return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
+    return make_plan(table, _costs(p, k, lanczos.max_passes), demand)
+
+
+def table_of(matrix: Matrix) -> Table:
+    """The facts about a matrix that a plan follows from."""
+    return Table(
         shape=matrix.shape,
         dtype=matrix.dtype,
         stored_itemsize=matrix.stored_dtype.itemsize,
@@ -81,10 +90,6 @@ def plan_for(
         shard_rows=matrix.shard_rows,
         in_memory=matrix.in_memory,
     )
-    if factor is not None:
-        at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
-        return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
-    return make_plan(table, _costs(p, k, lanczos.max_passes), demand)
 
 
 def _costs(p: int, k: int, max_passes: int) -> Costs:

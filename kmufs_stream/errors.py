@@ -25,8 +25,11 @@ class KmufsError(Exception):
         return type(self), (self.code, self.message, self.remedy)
 
 
-class RequestError(KmufsError):
-    """The request cannot be met: bad input, unknown name, does not fit in memory."""
+class RequestError(KmufsError, ValueError):
+    """The request cannot be met: bad input, unknown name, does not fit in memory.
+
+    A ValueError too: what libraries such as scikit-learn expect of bad input.
+    """
 
     exit_code = 2
 

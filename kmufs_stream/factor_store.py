@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+import zarr
 
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor, RowSample, Standardised
@@ -119,6 +120,14 @@ def load_factor(path: str | os.PathLike[str]) -> Factor:
         passes=int(attrs["passes"]),
         fingerprint=dict(attrs["fingerprint"]),
     )
+
+
+def is_factor(path: str | os.PathLike[str]) -> bool:
+    """Whether a factor is stored there, be it damaged or of another version."""
+    try:
+        return bool(zarr.open_group(os.fspath(path), mode="r").attrs.get("format") == FORMAT)
+    except Exception:  # whatever it is, and if it is nothing: whoever opens it will say so
+        return False
 
 
 def _checksum(stored: xr.Dataset) -> str:

@@ -21,6 +21,7 @@ from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_fram
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly
 
+FORMAT = "kmufs-selection"
 FORMAT_VERSION = 1
 
 
@@ -156,7 +157,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "source": result.matrix.source,
         "variable": result.matrix.name,
         "fingerprint": "-".join(factor.fingerprint.values()),
-        "format": "kmufs-selection",
+        "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
     }

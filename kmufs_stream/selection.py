@@ -207,10 +207,7 @@ def plan_selection(
     precision: str = "auto",
 ) -> Plan:
     """What :func:`select` would run, and its predicted peak memory; nothing is computed."""
-    if solver not in SOLVERS:
-        raise RequestError(
-            "bad_option", f"Solver {solver!r} is unknown.", f"Choose {' or '.join(SOLVERS)}."
-        )
+    check_solver(solver)
     p = matrix.shape[1]
     check_h(h, p)
     demand = Demand(
@@ -238,6 +235,14 @@ def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> 
         raise RequestError(
             "bad_option", f"The ADMM cannot run: {error}.", "Change or leave out --mu0, --mu-max."
         ) from error
+
+
+def check_solver(solver: str) -> None:
+    """Refuse a solver that is not there."""
+    if solver not in SOLVERS:
+        raise RequestError(
+            "bad_option", f"Solver {solver!r} is unknown.", f"Choose {' or '.join(SOLVERS)}."
+        )
 
 
 def check_h(h: int, limit: int, what: str = "features") -> None:

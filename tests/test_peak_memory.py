@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from dask.utils import parse_bytes
+
+from kmufs_stream import select
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 
@@ -110,3 +113,39 @@ def test_store_larger_than_the_room_for_data(tmp_path: Path) -> None:
 @linux
 def test_four_gigabytes_in_one(tmp_path: Path) -> None:
     check(tmp_path, 2_000_000, 500, 5000, "1GB", 10**9)
+
+
+EVALUATE = """
+import json, sys
+from pathlib import Path
+from kmufs_stream import evaluate
+found = evaluate(sys.argv[1], data=sys.argv[2], memory=sys.argv[3], threads=2, starts=4)
+status = Path("/proc/self/status").read_text()
+peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
+print(json.dumps({"peak": peak, **found.summary()}))
+"""
+
+
+@pytest.mark.slow
+@linux
+@pytest.mark.parametrize(("memory", "method"), [("600MB", "lloyd"), ("2GB", "scikit-learn")])
+def test_clustering_what_was_selected(tmp_path: Path, memory: str, method: str) -> None:
+    # 600 MB of standardised features, 120 MB of the chosen ones.
+    write_noise(tmp_path / "x.zarr", 375_000, 200, 2500)
+    select(tmp_path / "x.zarr", 8, 40, solver="exact", out=tmp_path / "out.zarr")
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            EVALUATE,
+            str(tmp_path / "out.zarr"),
+            str(tmp_path / "x.zarr"),
+            memory,
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    result = json.loads(ran.stdout)
+    assert result["peak"] < result["predicted_peak_bytes"] <= parse_bytes(memory)
+    assert (result["method"], result["full_method"]) == (method, "lloyd")

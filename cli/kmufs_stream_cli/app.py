@@ -17,8 +17,10 @@ from kmufs_stream_cli import interrupt
 from kmufs_stream_cli.allocator import share_one_heap
 from kmufs_stream_cli.commands.decompose import decompose
 from kmufs_stream_cli.commands.demo import demo
+from kmufs_stream_cli.commands.evaluate import evaluate
 from kmufs_stream_cli.commands.plan import plan
 from kmufs_stream_cli.commands.select import select
+from kmufs_stream_cli.commands.sweep import sweep
 from kmufs_stream_cli.failure import explain, tell
 
 NAME = "kmufs-stream"
@@ -60,6 +62,12 @@ app.command(
 app.command(
     epilog="Example: kmufs-stream decompose data.zarr --k 20 --out factor.zarr",
 )(decompose)
+app.command(
+    epilog="Example: kmufs-stream evaluate data.selected.zarr --labels cell_type --data data.zarr",
+)(evaluate)
+app.command(
+    epilog="Example: kmufs-stream sweep factor.zarr --k 5,10,20 --h 20:100:20 --suggest-h",
+)(sweep)
 app.command(epilog="Example: kmufs-stream demo")(demo)
 
 

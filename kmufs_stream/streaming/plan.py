@@ -85,7 +85,7 @@ class Cost:
 
 
 Costs = Mapping[str, Callable[[int, int], Cost]]
-"""Per method, its cost from block rows and bytes of a number in block products."""
+"""Per method, the preferred first, its cost from block rows and bytes of a number in products."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def parse_memory(memory: str | int | None) -> int | None:
 
 def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[str, str]]:
     """Methods to try in turn, and why the others are not."""
-    if len(costs) == 1:
+    if "gram" not in costs:
         return list(costs), {}
     if method != "auto":
         if method not in costs:

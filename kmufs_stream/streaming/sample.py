@@ -40,6 +40,18 @@ def sample_index(n: int, m: int, seed: int = 0) -> NDArray[np.int64]:
     return np.sort(index)
 
 
+def smallest_hashes(index: NDArray[np.int64], m: int, seed: int = 0) -> NDArray[np.int64]:
+    """Places of the m row numbers with the smallest seeded hashes, ascending, or of all.
+
+    Of row numbers that hold ``sample_index`` of earlier rows and all later ones, these are
+    ``sample_index`` of all rows.
+    """
+    if len(index) <= m:
+        return np.arange(len(index))
+    hashes = _splitmix64(index.astype(np.uint64), seed)
+    return np.sort(np.argpartition(hashes, m - 1)[:m])
+
+
 def _splitmix64(x: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """Steele, Lea and Flood's SplitMix64 finaliser: a bijection, so hashes never collide."""
     x = x + np.uint64((0x9E3779B97F4A7C15 * (seed + 1)) % 2**64)

@@ -1,0 +1,185 @@
+"""kmufs-stream evaluate"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kmufs_stream_cli import options, show
+from kmufs_stream_cli.progress import shown
+
+if TYPE_CHECKING:
+    from kmufs_stream import Evaluation
+
+SHOWN = 10  # features
+
+MEASURES = "K-means"
+
+
+def evaluate(
+    result: Annotated[
+        str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
+    ],
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            metavar="VAR",
+            help="Variable along the samples, of RESULT or of --data, that holds their classes.",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="DATA",
+            help="The table that was selected from: for the cost on all features, and for a "
+            "RESULT that holds no data.",
+        ),
+    ] = None,
+    variable: options.Variable = None,
+    group: options.Group = None,
+    sample_dim: options.SampleDim = None,
+    feature_dim: options.FeatureDim = None,
+    fill_missing_chunks: options.FillMissingChunks = False,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", help="Clusters; those of RESULT by default.", rich_help_panel=MEASURES),
+    ] = None,
+    starts: Annotated[
+        int,
+        typer.Option("--starts", help="Starts; the best one counts.", rich_help_panel=MEASURES),
+    ] = 10,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of the starts.", rich_help_panel=MEASURES)
+    ] = 0,
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> None:
+    """Cluster the samples by the features in RESULT with K-means, and judge what is found.
+
+    Against labels: accuracy, NMI and ARI. Without any: the cost on all features over the best one
+    found, what lies between clusters of each chosen feature, and how far the features repeat each
+    other.
+    """
+    from kmufs_stream import evaluate as run
+    from kmufs_stream import open_matrix
+
+    table = None
+    if data is not None:
+        table = open_matrix(
+            data,
+            variable=variable,
+            group=group,
+            sample_dim=sample_dim,
+            feature_dim=feature_dim,
+            fill_missing_chunks=fill_missing_chunks,
+        )
+    with shown(verbose=verbose, json=json) as progress:
+        found = run(
+            result,
+            labels=labels,
+            data=table,
+            k=k,
+            starts=starts,
+            seed=seed,
+            memory=memory,
+            threads=threads,
+            progress=progress,
+        )
+    if json:
+        show.as_json(found.summary())
+    else:
+        _show(found, labels)
+
+
+def _show(found: Evaluation, labels: str | None) -> None:
+    out = show.console()
+    summary = found.summary()
+    show.line(
+        out,
+        f"K-means with k = {summary['k']} on the {summary['h']:,} chosen features of "
+        f"{summary['samples']:,} samples.",
+        "bold",
+    )
+    show.line(out)
+    show.facts(out, _measures(summary, labels))
+    show.line(out)
+    show.line(out, "The share of a feature's variance that lies between the clusters:")
+    show.line(out)
+    out.print(_features(found))
+    if summary["h"] > SHOWN:
+        show.line(out, f"  and {summary['h'] - SHOWN:,} more")
+
+
+def _measures(summary: dict[str, Any], labels: str | None) -> list[tuple[str, str]]:
+    rows = []
+    if summary["accuracy"] is None:
+        rows.append(("labels", "none given: --labels VAR compares with known classes"))
+    else:
+        rows += [
+            (
+                "labels",
+                f"{labels}: {summary['classes']:,} classes of "
+                f"{summary['samples_with_class']:,} samples",
+            ),
+            ("accuracy", f"{summary['accuracy']:.2%} under the best matching"),
+            ("NMI", f"{summary['nmi']:.4f}"),
+            ("ARI", f"{summary['ari']:.4f}"),
+        ]
+    if summary["cost_ratio"] is None:
+        rows.append(("cost ratio", "needs the table that was selected from: --data DATA"))
+    else:
+        rows.append(
+            (
+                "cost ratio",
+                f"{summary['cost_ratio']:.4f}: on all features this clustering leaves "
+                f"{summary['full_cost']:.2%} of the variance, the best one found "
+                f"{summary['best_full_cost']:.2%}",
+            )
+        )
+    rows += [
+        ("cost", f"{summary['cost']:.2%} of the chosen features' variance is within clusters"),
+        (
+            "redundancy",
+            f"mean |correlation| {summary['mean_correlation']:.4f}, effective rank "
+            f"{summary['effective_rank']:.1f} of {summary['h']:,}",
+        ),
+        ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
+        ("K-means", _ending(summary)),
+    ]
+    if summary["concessions"]:
+        rows.append(("given up", "; ".join(summary["concessions"])))
+    rows += [
+        ("time", f"{summary['seconds']['total']:.2f} s"),
+        (
+            "memory",
+            f"{show.size(summary['peak_rss_bytes'])} at the peak, "
+            f"{show.size(summary['predicted_peak_bytes'])} predicted at most",
+        ),
+    ]
+    return rows
+
+
+def _ending(summary: dict[str, Any]) -> str:
+    how = {"scikit-learn": "in memory", "lloyd": "by full Lloyd steps, a read each"}
+    came = "came to rest" if summary["converged"] else "was STILL MOVING"
+    return (
+        f"best of {summary['starts']:,} starts, {how[summary['method']]}; it {came} after "
+        f"{summary['iterations']:,} iterations"
+    )
+
+
+def _features(found: Evaluation) -> Any:
+    columns = [("feature", True), ("between", True)]
+    if found.names is not None:
+        columns.append(("label", False))
+    rows = []
+    for i in (-found.between).argsort(kind="stable")[:SHOWN]:
+        row = [str(found.selected[i]), f"{found.between[i]:.2%}"]
+        rows.append(row if found.names is None else [*row, str(found.names[i])])
+    return show.table(columns, rows)

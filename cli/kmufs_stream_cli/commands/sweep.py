@@ -1,0 +1,201 @@
+"""kmufs-stream sweep"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream_cli import options, show
+from kmufs_stream_cli.progress import shown
+
+if TYPE_CHECKING:
+    from kmufs_stream import Sweep
+
+BAR = 20  # letters of a full one
+GRID = "N,N,... or FIRST:LAST:STEP"
+
+
+def sweep(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="FACTOR|DATA", help="What decompose wrote; or a Zarr store, read once."
+        ),
+    ],
+    k: Annotated[str | None, typer.Option("--k", metavar=GRID, help="Numbers of clusters.")] = None,
+    h: Annotated[
+        str | None, typer.Option("--h", metavar=GRID, help="Numbers of features to choose.")
+    ] = None,
+    solver: Annotated[
+        str,
+        typer.Option(
+            "--solver",
+            metavar="NAME,NAME,...",
+            help="Solvers, as of select.",
+            rich_help_panel=options.SOLVER,
+        ),
+    ] = "admm",
+    suggest_k: Annotated[
+        bool,
+        typer.Option(
+            "--suggest-k", help="Show which k the spectrum speaks for; --k may be left out."
+        ),
+    ] = False,
+    suggest_h: Annotated[
+        bool,
+        typer.Option(
+            "--suggest-h",
+            help="Show where what is explained stops growing fast; --h may be left out.",
+        ),
+    ] = False,
+    variable: options.Variable = None,
+    group: options.Group = None,
+    sample_dim: options.SampleDim = None,
+    feature_dim: options.FeatureDim = None,
+    fill_missing_chunks: options.FillMissingChunks = False,
+    csv: Annotated[
+        str | None,
+        typer.Option(
+            "--csv",
+            metavar="FILE",
+            help="Write the table, with the chosen features, here.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    overwrite: options.Overwrite = False,
+    method: options.Method = "auto",
+    tol: options.Tol = 1e-4,
+    max_passes: options.MaxPasses = 12,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    precision: options.Precision = "auto",
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> None:
+    """Choose features for many K, H and solvers from one factor, and show what each explains.
+
+    The data are read once; not at all from what decompose wrote.
+    """
+    from kmufs_stream import LanczosOptions, open_matrix
+    from kmufs_stream import sweep as run
+    from kmufs_stream.factor_store import is_factor
+    from kmufs_stream.trials import check_csv, write_csv
+
+    ks = _grid("--k", k, suggest_k)
+    hs = _grid("--h", h, suggest_h)
+    if csv is not None:
+        check_csv(csv, overwrite=overwrite)
+    table: Any = data
+    if not is_factor(data):
+        table = open_matrix(
+            data,
+            variable=variable,
+            group=group,
+            sample_dim=sample_dim,
+            feature_dim=feature_dim,
+            fill_missing_chunks=fill_missing_chunks,
+        )
+    with shown(verbose=verbose, json=json) as progress:
+        found = run(
+            table,
+            ks,
+            hs,
+            solvers=[name.strip() for name in solver.split(",")],
+            method=method,
+            lanczos=LanczosOptions(tol, max_passes, seed),
+            memory=memory,
+            threads=threads,
+            precision=precision,
+            progress=progress,
+        )
+    if csv is not None:
+        write_csv(found, csv, overwrite=overwrite)
+    if json:
+        show.as_json(found.summary())
+    else:
+        _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
+
+
+def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
+    """Numbers such as 5,10,20 or 10:50:10; None where they are to be suggested."""
+    if text is None:
+        if suggested:
+            return None
+        raise RequestError(
+            "bad_option",
+            f"{option} is not given.",
+            f"Give {option} {GRID}, or --suggest-{option[2:]}.",
+        )
+    numbers: list[int] = []
+    try:
+        for part in text.split(","):
+            first, *rest = (int(word) for word in part.split(":"))
+            last, step = [*rest, 1][:2] if rest else (first, 1)
+            numbers += range(first, last + 1, step)
+            if len(rest) > 2 or step < 1 or last < first:
+                raise ValueError
+    except ValueError:
+        raise RequestError(
+            "bad_option", f"{option} {text} is no list of whole numbers.", f"Write it {GRID}."
+        ) from None
+    return numbers
+
+
+def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) -> None:
+    out = show.console()
+    read = f"reads of the data: {found.passes or 'none'}"
+    show.line(out, f"{len(found.trials):,} selections in {found.seconds:.2f} s; {read}.", "bold")
+    show.line(out)
+    columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
+    columns += [("|correlation|", True), ("explained", True), ("", False)]
+    rows = [
+        (
+            str(t.k),
+            t.solver,
+            str(t.h),
+            f"{t.objective / t.optimum:.2%}",
+            f"{t.mean_correlation:.4f}",
+            f"{t.explained:.2%}",
+            "#" * round(BAR * t.explained) + ("" if t.converged else " not converged"),
+        )
+        for t in found.trials
+    ]
+    out.print(show.table(columns, rows))
+    show.line(out)
+    show.line(out, "  explained: how much of the k relaxed cluster indicators the h features span")
+    if suggest_k:
+        show.line(out)
+        _show_k(out, found)
+    if suggest_h:
+        show.line(out)
+        show.line(out, "Suggestion only: h at the knee of what is explained")
+        for (k, solver), knee in found.suggested_h.items():
+            show.line(out, f"  k = {k}, {solver}: {'no knee' if knee is None else f'h = {knee}'}")
+    if csv is not None:
+        show.line(out)
+        show.facts(out, [("output", csv)])
+
+
+def _show_k(out: Any, found: Sweep) -> None:
+    k = found.suggested_k
+    gap = "none: no component stands above noise"
+    if k.eigengap is not None:
+        gap = f"k = {k.eigengap}, one more than the components before the widest gap"
+    all_of_them = " or more: all that were computed" if k.above_noise == k.components else ""
+    show.line(out, "Suggestion only: k from the spectrum")
+    show.facts(
+        out,
+        [
+            ("eigengap", gap),
+            (
+                "noise edge",
+                f"{k.above_noise:,}{all_of_them} of {k.components:,} components are above "
+                f"{k.noise_edge:.4g}, where independent features end: "
+                f"k = {k.above_noise + 1} at most",
+            ),
+        ],
+    )

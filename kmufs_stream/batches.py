@@ -1,0 +1,91 @@
+"""A factor of rows that arrive in batches: nothing but sums and a sample is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream import blas
+from kmufs_stream.decomposition import check_k, check_rank
+from kmufs_stream.factor import Factor, RowSample
+from kmufs_stream.routes.gram import leading_of_gram
+from kmufs_stream.streaming.kernels import Gram, GramState, Moments
+from kmufs_stream.streaming.sample import sample_size, smallest_hashes
+from kmufs_stream.streaming.scaling import Precision, Scaling
+
+
+@dataclass
+class Batches:
+    """Gram matrix and row sample of all rows so far: 8 p^2 bytes, and at most 256 MB of rows.
+
+    Attributes
+    ----------
+    scaling : of the products, which are float64.
+    state : sums of all rows.
+    sample : what :func:`kmufs_stream.decompose` would sample of all rows.
+    precision : of the least precise products that went into the state.
+    """
+
+    scaling: Scaling
+    state: GramState
+    sample: RowSample
+    precision: Precision
+
+    @classmethod
+    def before(cls, first: NDArray[Any]) -> Self:
+        """Before any row; shift and scale are those of the first batch, (rows, p), rows > 0."""
+        scaling = Scaling.from_probe(first.astype(np.float64), "float64")
+        sample = RowSample(np.empty(0, np.int64), first[:0])
+        return cls(scaling, Gram(scaling).init(), sample, "float64")
+
+    @classmethod
+    def after(cls, factor: Factor) -> Self:
+        """After the rows of a factor that holds their correlation matrix.
+
+        Raises ValueError for one that does not.
+        """
+        if factor.correlation is None:
+            raise ValueError("the factor holds no correlation matrix")
+        features = factor.features
+        n, p, usable = features.samples, len(features.mean), features.usable
+        constant = np.setdiff1d(np.arange(p), usable)
+        scale = np.where(features.std > 0, features.std, 1.0)
+        scaling = Scaling(features.mean, scale, constant, "float64")
+        state = Gram(scaling).init()
+        state.scatter[np.ix_(usable, usable)] = n * factor.correlation
+        value = features.mean[constant]
+        state.moments = Moments(n, np.zeros(p), value, value, np.zeros(p, np.int64))
+        return cls(scaling, state, factor.sample, factor.precision)
+
+    def add(self, batch: NDArray[Any]) -> None:
+        """Take in some rows, (rows, p). O(rows p^2)."""
+        seen = self.state.moments.count
+        index = np.concatenate([self.sample.index, np.arange(seen, seen + len(batch))])
+        values = np.concatenate([self.sample.values, batch])
+        keep = smallest_hashes(index, sample_size(len(index), values[:1].nbytes))
+        self.sample = RowSample(index[keep], values[keep])
+        with blas.all_cores():
+            self.state = Gram(self.scaling).update(self.state, batch.astype(np.float64), seen)
+
+    def factor(self, k: int) -> Factor:
+        """The factor of all rows so far for k clusters. O(p^3).
+
+        Raises RequestError as :func:`kmufs_stream.decompose` does.
+        """
+        # The finish uses a state up; this one goes on.
+        state = GramState(self.state.moments, self.state.scatter.copy())
+        with blas.all_cores():
+            leading = leading_of_gram(state, self.scaling, k, lambda i: f"feature {i}")
+        factor = Factor(
+            **vars(leading),
+            sample=self.sample,
+            method="gram",
+            precision=self.precision,
+            fingerprint={},
+        )
+        check_k(k, len(factor.features.usable), "usable features")
+        check_rank(k, factor)
+        return factor

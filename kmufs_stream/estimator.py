@@ -1,0 +1,208 @@
+"""The selection as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import dask.array as da
+import numpy as np
+import scipy.sparse
+import xarray as xr
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kmufs_stream.batches import Batches
+from kmufs_stream.decomposition import decompose
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import Factor
+from kmufs_stream.selection import AdmmOptions, check_h, check_solver, solve
+from kmufs_stream.solvers import Solution, feature_scores
+from kmufs_stream.sources import Matrix, open_matrix
+
+DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
+
+
+class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """Choose, without labels, the h features that best separate k clusters.
+
+    Parameters
+    ----------
+    k : clusters.
+    h : features to choose; None for half of those that vary.
+    solver : see :func:`kmufs_stream.select`.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_ : of the table that was fitted.
+    factor_ : the :class:`kmufs_stream.Factor` of all rows so far.
+    scores_ : (p,) share of each feature's variance that the leading k components explain, NaN
+        where it is constant.
+    solution_ : what the solver returned; its indices count the features that vary.
+
+    NumPy and SciPy sparse arrays and pandas frames are accepted, and Dask and xarray arrays, which
+    are read block by block and transformed lazily. ``partial_fit`` takes rows in batches and keeps
+    p x p sums of them; the answer is worked out when it is first asked for, and is that of ``fit``
+    on all rows at once, to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmufs_stream import KMeansUFS
+    >>> X = np.random.default_rng(0).normal(size=(100, 6))
+    >>> KMeansUFS(k=2, h=3).fit_transform(X).shape
+    (100, 3)
+    """
+
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    _batches: Batches | None
+    _found: tuple[Factor, Solution] | None
+
+    def __init__(self, k: int = 2, h: int | None = None, solver: str = "admm") -> None:
+        self.k = k
+        self.h = h
+        self.solver = solver
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose features from a samples x features table; y is ignored.
+
+        Raises RequestError, a ValueError, for what :func:`kmufs_stream.decompose` and
+        :func:`kmufs_stream.select` refuse.
+        """
+        matrix = self._open(X, reset=True, least=2)
+        self._batches = None
+        self._found = self._solved(decompose(matrix, self.k))
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Take in further rows, after those of ``fit`` too; y is ignored.
+
+        Raises RequestError after a ``fit`` of more than several thousand features, which leaves
+        no sums that could go on.
+        """
+        first = not self.__sklearn_is_fitted__()
+        matrix = self._open(X, reset=first, least=1)
+        rows = matrix.rows.read(0, matrix.shape[0])
+        batches = Batches.before(rows) if first else self._batches
+        if batches is None:
+            if self.factor_.correlation is None:
+                raise RequestError(
+                    "not_incremental",
+                    f"After fit() of {matrix.shape[1]} features no rows can follow.",
+                    "Give the first rows to partial_fit() too, of a new estimator.",
+                )
+            batches = Batches.after(self.factor_)
+        batches.add(rows)
+        self._batches, self._found = batches, None
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """The chosen columns: of Dask and xarray arrays lazily, else as scikit-learn returns them.
+
+        Raises ValueError for another number of features than was fitted.
+        """
+        if not isinstance(X, da.Array | xr.DataArray):
+            return super().transform(X)
+        check_is_fitted(self)
+        matrix = self._open(X, reset=False, least=1)
+        chosen = self.get_support(indices=True)
+        return X[:, chosen] if isinstance(X, da.Array) else X.isel({matrix.feature_dim: chosen})
+
+    @property
+    def factor_(self) -> Factor:
+        """The factor of all rows so far."""
+        return self._answer()[0]
+
+    @property
+    def solution_(self) -> Solution:
+        """What the solver returned."""
+        return self._answer()[1]
+
+    @property
+    def scores_(self) -> NDArray[np.float64]:
+        """(p,) the score of each feature, NaN where it is constant."""
+        factor = self.factor_
+        scores = np.full(len(factor.features.mean), np.nan)
+        scores[factor.features.usable] = feature_scores(
+            factor.components, factor.eigenvalues, self.k
+        )
+        return scores
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_found")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        factor, solution = self._answer()
+        mask = np.zeros(len(factor.features.mean), bool)
+        mask[factor.features.usable[solution.selected]] = True
+        return mask
+
+    def _answer(self) -> tuple[Factor, Solution]:
+        """The factor and its solution; after partial_fit they are worked out here."""
+        check_is_fitted(self)
+        if self._found is None:
+            assert self._batches is not None
+            self._found = self._solved(self._batches.factor(self.k))
+        return self._found
+
+    def _solved(self, factor: Factor) -> tuple[Factor, Solution]:
+        usable = len(factor.features.usable)
+        h = max(usable // 2, 1) if self.h is None else self.h
+        check_h(h, usable, "usable features")
+        return factor, solve(factor, self.k, h, self.solver, AdmmOptions())
+
+    def _open(self, X: Any, *, reset: bool, least: int) -> Matrix:
+        """The table, checked: against the one that was fitted, unless ``reset``."""
+        check_solver(self.solver)
+        if isinstance(X, da.Array | xr.DataArray):
+            return self._open_lazy(X, reset=reset)
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            ensure_min_samples=least,
+            ensure_min_features=self.k if reset else 1,
+        )
+        return open_matrix(_dense_blocks(X) if scipy.sparse.issparse(X) else X)
+
+    def _open_lazy(self, X: da.Array | xr.DataArray, *, reset: bool) -> Matrix:
+        matrix = open_matrix(X)
+        p, labels = matrix.shape[1], matrix.labels
+        if not reset:
+            if p != self.n_features_in_:
+                raise ValueError(
+                    f"X has {p} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input."
+                )
+            return matrix
+        self.n_features_in_ = p
+        if labels is not None and all(isinstance(label, str) for label in labels):
+            self.feature_names_in_ = np.asarray(labels, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return matrix
+
+
+def _dense_blocks(X: Any) -> da.Array:
+    """A CSR table as a Dask array whose blocks are made dense as they are read."""
+    n, p = X.shape
+    rows = max(DENSE_BYTES // (p * X.dtype.itemsize), 1)
+    cuts = [min(rows, n - a) for a in range(0, n, rows)]
+
+    def dense(block_info: Any) -> NDArray[Any]:
+        (first, last), _ = block_info[None]["array-location"]
+        block: NDArray[Any] = X[first:last].toarray()
+        return block
+
+    return da.map_blocks(  # type: ignore[no-any-return, no-untyped-call]
+        dense, chunks=(tuple(cuts), (p,)), dtype=X.dtype, meta=np.empty((0, 0))
+    )

@@ -1,0 +1,273 @@
+"""How well K-means on the chosen features finds clusters: against labels, and without any."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream import blas
+from kmufs_stream.decomposition import check_k, table_of
+from kmufs_stream.errors import RequestError
+from kmufs_stream.kmeans import Clustering, kmeans, kmeans_costs
+from kmufs_stream.measures import (
+    Agreement,
+    agreement,
+    between_clusters,
+    effective_rank,
+    mean_correlation,
+)
+from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.routes.gram import correlation_matrix
+from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.labels import class_codes
+from kmufs_stream.sources.matrix import plain
+from kmufs_stream.stored import open_selection
+from kmufs_stream.streaming.kernels import Gram, Kernel, State
+from kmufs_stream.streaming.lloyd import Clusters, Standard
+from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.plan import Demand, Plan, make_plan
+from kmufs_stream.streaming.scaling import Scaling, read_probe
+from kmufs_stream.version import __version__
+
+Float = NDArray[np.float64]
+
+STARTS = 10
+ROUNDING = 1e-12  # a share of variance that is none
+
+
+@dataclass(frozen=True)
+class FullCost:
+    """What the clustering found on the chosen features costs on all of them.
+
+    Attributes
+    ----------
+    chosen : cost of that clustering over all usable features, as a share of their variance.
+    best : the same of the best clustering that K-means found on all usable features.
+    ratio : the one over the other: what guarantees of the form 1 + eps speak of.
+    clustering : that best one.
+    """
+
+    chosen: float
+    best: float
+    ratio: float
+    clustering: Clustering
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """The measures of one selection.
+
+    Attributes
+    ----------
+    selected : (h,) int64 source indices, ascending.
+    names : their labels, or None.
+    clustering : K-means on the chosen features.
+    sizes : (k,) int64, samples per cluster.
+    between : (h,) float64, the share of each chosen feature's variance between the clusters.
+    mean_correlation, effective_rank : how far the chosen features repeat each other; see
+        :mod:`kmufs_stream.measures`.
+    agreement : with labels, or None.
+    full_cost : with the full data, or None.
+    """
+
+    source: str
+    k: int
+    starts: int
+    seed: int
+    samples: int
+    selected: NDArray[np.int64]
+    names: list[str | int | float | bool] | None
+    clustering: Clustering
+    sizes: NDArray[np.int64]
+    between: Float
+    mean_correlation: float
+    effective_rank: float
+    agreement: Agreement | None
+    full_cost: FullCost | None
+    seconds: float
+    predicted_peak: int
+    concessions: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Evaluation: K-means with k = {self.k} on {len(self.selected)} features>"
+
+    def summary(self) -> dict[str, Any]:
+        """The evaluation in plain JSON types; the keys are listed in the README."""
+        agreement, full = self.agreement, self.full_cost
+        return {
+            "k": self.k,
+            "h": len(self.selected),
+            "samples": self.samples,
+            "accuracy": None if agreement is None else agreement.accuracy,
+            "nmi": None if agreement is None else agreement.nmi,
+            "ari": None if agreement is None else agreement.ari,
+            "classes": None if agreement is None else agreement.classes,
+            "samples_with_class": None if agreement is None else agreement.samples,
+            "cost_ratio": None if full is None else full.ratio,
+            "full_cost": None if full is None else full.chosen,
+            "best_full_cost": None if full is None else full.best,
+            "cost": 1.0 - float(self.between.mean()),
+            "cluster_sizes": self.sizes.tolist(),
+            "selected": self.selected.tolist(),
+            "labels": self.names,
+            "between": self.between.tolist(),
+            "mean_correlation": self.mean_correlation,
+            "effective_rank": self.effective_rank,
+            "starts": self.starts,
+            "seed": self.seed,
+            "method": self.clustering.method,
+            "iterations": self.clustering.iterations,
+            "converged": self.clustering.converged,
+            "full_method": None if full is None else full.clustering.method,
+            "full_iterations": None if full is None else full.clustering.iterations,
+            "full_converged": None if full is None else full.clustering.converged,
+            "source": self.source,
+            "seconds": {"total": self.seconds},
+            "concessions": list(self.concessions),
+            "peak_rss_bytes": peak_memory(),
+            "predicted_peak_bytes": self.predicted_peak,
+            "version": __version__,
+        }
+
+
+def evaluate(
+    result: str | os.PathLike[str],
+    *,
+    labels: str | None = None,
+    data: Any = None,
+    k: int | None = None,
+    starts: int = STARTS,
+    seed: int = 0,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    progress: Progress = SILENT,
+) -> Evaluation:
+    """Cluster the samples by the chosen features, standardised, and judge what is found.
+
+    Parameters
+    ----------
+    result : a selection that :func:`kmufs_stream.select` wrote.
+    labels : variable along the samples, of the result or of ``data``, that holds the true classes;
+        samples without one (NaN) are left out of the comparison.
+    data : the table that was selected from: whatever :func:`kmufs_stream.open_matrix` opens.
+        Needed for the cost on all features, and for a result that holds no data.
+    k : clusters; those of the selection by default.
+    starts, seed : independent starts of K-means, of which the one of least cost counts.
+    memory, threads : see :func:`kmufs_stream.decompose`.
+
+    Raises
+    ------
+    RequestError : not a selection, data that it was not made from, no such labels, options out
+        of range, a budget too small.
+    BrokenError : a chunk is missing or cannot be read.
+
+    Reads the chosen columns three times; where a standardised table is larger than 256 MB, once
+    per Lloyd step more. With ``data`` all columns too, twice or more.
+    """
+    began = time.perf_counter()
+    for option, value, least in (("--starts", starts, 1), ("--seed", seed, 0)):
+        if value < least:
+            raise RequestError("bad_option", f"{option} is {value}.", f"Give {least} or more.")
+    chosen = open_selection(result)
+    k = chosen.k if k is None else k
+    check_k(k, chosen.samples, "samples")
+    columns = chosen.selected
+    every = chosen.standard
+    standard = Standard(every.mean[columns], every.std[columns])
+    whole = None if data is None else open_matrix(data)
+    if whole is not None:
+        chosen.check_made_from(whole)
+    resources = (k, starts, memory, threads, progress)
+    read = _Reader(chosen.columns(whole), *resources, square=True)
+    read_all = None if whole is None else _Reader(whole, *resources, square=False)
+    n, h = read.matrix.shape
+    codes, classes = None, 0
+    if labels is not None:
+        codes, classes = class_codes(
+            labels, [read.matrix] if whole is None else [read.matrix, whole]
+        )
+
+    scaling = Scaling.from_probe(read_probe(read.matrix), "float64")
+    scatter = read(Gram(scaling), "correlations")
+    _, correlation = correlation_matrix(scatter, scaling, read.matrix.feature_name)
+    found = kmeans(read.matrix, standard, k, read.plan, starts=starts, seed=seed, progress=progress)
+    full_cost = None
+    if read_all is None:
+        kernel = Clusters(standard, np.arange(h), found.centres, codes, classes)
+        state = read(kernel, "clusters")
+        between = between_clusters(state.counts, state.sums) / state.squares
+    else:
+        state = read_all(Clusters(every, columns, found.centres, codes, classes), "clusters")
+        squares = between_clusters(state.counts, state.sums)
+        between = squares[columns] / state.squares[columns]
+        best = kmeans(
+            read_all.matrix, every, k, read_all.plan, starts=starts, seed=seed, progress=progress
+        )
+        full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best)
+    with blas.all_cores():
+        rank = effective_rank(correlation)
+    names = read.matrix.labels
+    plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
+    return Evaluation(
+        source=os.fspath(result),
+        k=k,
+        starts=starts,
+        seed=seed,
+        samples=n,
+        selected=columns,
+        names=None if names is None else [plain(name) for name in names],
+        clustering=found,
+        sizes=state.counts,
+        between=between,
+        mean_correlation=mean_correlation(correlation),
+        effective_rank=rank,
+        agreement=None if codes is None else agreement(state.contingency),
+        full_cost=full_cost,
+        seconds=time.perf_counter() - began,
+        predicted_peak=max(plan.peak for plan in plans),
+        concessions=tuple(dict.fromkeys(c for plan in plans for c in plan.concessions)),
+    )
+
+
+class _Reader:
+    """Reads all rows of a matrix once for each kernel, under a plan that K-means fits too."""
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        k: int,
+        starts: int,
+        memory: str | int | None,
+        threads: int | None,
+        progress: Progress,
+        *,
+        square: bool,
+    ) -> None:
+        matrix.inventory()  # refuses a store whose chunks are not all there
+        self.matrix, self.progress = matrix, progress
+        n, p = matrix.shape
+        state = 8 * (p + 1) * max(p + 1 if square else 0, k + 2)
+        costs = kmeans_costs(n, p, k, starts, state=state, kept=4 * n + 4 * state)
+        self.plan: Plan = make_plan(table_of(matrix), costs, Demand(memory=memory, threads=threads))
+
+    def __call__(self, kernel: Kernel[State], stage: str) -> State:
+        self.progress.start(stage, self.matrix.shape[0])
+        return run_pass(
+            kernel,
+            self.matrix.rows,
+            self.plan.partitions,
+            threads=self.plan.threads,
+            progress=self.progress.advance,
+        )
+
+
+def _full_cost(between: float, total: float, best: Clustering) -> FullCost:
+    """Both costs as shares of all variance; where rounding is all that is left, they tie."""
+    chosen, least = 1.0 - between / total, best.cost / total
+    return FullCost(chosen, least, chosen / least if least > ROUNDING else 1.0, best)

@@ -1,0 +1,189 @@
+"""K-means on standardised features: by scikit-learn in memory, by full Lloyd steps elsewhere."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream import blas
+from kmufs_stream.errors import RequestError
+from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.sources import Matrix
+from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.streaming.lloyd import SLAB_ROWS, Lloyd, Standard
+from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.plan import Cost, Costs, Plan
+from kmufs_stream.streaming.sample import TakeRows, sample_index, sample_size, stack
+
+Float = NDArray[np.float64]
+
+IN_MEMORY_BYTES = 256_000_000  # standardised tables up to here are clustered by scikit-learn
+MAX_ITERATIONS = 300
+TOL = 1e-4  # total squared movement of the centres, in variances, that ends a start
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """The best of several starts.
+
+    Attributes
+    ----------
+    centres : (k, p) float64, in standardised coordinates.
+    cost : sum of the squared distances of all rows to their nearest centres.
+    method : ``scikit-learn`` or ``lloyd``.
+    iterations : of the best start, over all rows.
+    converged : whether the best start's centres had come to rest.
+    """
+
+    centres: Float
+    cost: float
+    method: str
+    iterations: int
+    converged: bool
+
+
+def kmeans_costs(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -> Costs:
+    """Memory of the ways to cluster an n x p table, the preferred one first.
+
+    Parameters
+    ----------
+    state : bytes of the largest state of other kernels that run under the same plan.
+    kept : bytes that the caller holds on to meanwhile.
+    """
+    draws = 2 * (2 + int(math.log(k)))  # of k-means++, with a distance to each row
+    slab = 8 * SLAB_ROWS * (2 * p + 2 * starts * k + 8)
+
+    def in_memory(rows: int, itemsize: int) -> Cost:
+        table = 8 * n * (p + draws + 4) + kept
+        return Cost(state, state + slab, table, table, kept, reads=1)
+
+    def lloyd(rows: int, itemsize: int) -> Cost:
+        step = max(8 * starts * k * (p + 2), state)
+        sample = 8 * sample_size(n, 8 * p) * (2 * p + draws + 4)
+        driver = sample + 3 * step + kept
+        return Cost(step, state + slab, driver, driver, kept, reads=MAX_ITERATIONS)
+
+    if 8 * n * p <= IN_MEMORY_BYTES:
+        return {"scikit-learn": in_memory, "lloyd": lloyd}
+    return {"lloyd": lloyd}
+
+
+def kmeans(
+    matrix: Matrix,
+    standard: Standard,
+    k: int,
+    plan: Plan,
+    *,
+    starts: int,
+    seed: int,
+    progress: Progress = SILENT,
+) -> Clustering:
+    """K-means with k clusters on all standardised features of a matrix.
+
+    Parameters
+    ----------
+    standard : means and standard deviations of the features.
+    plan : made with :func:`kmeans_costs`.
+    starts, seed : independent k-means++ starts; the one of least cost is returned.
+
+    Where the table does not fit, each start is scikit-learn's K-means on a uniform row sample,
+    followed by full Lloyd steps over all rows, one read per step for all starts together. Raises
+    RequestError for more clusters than rows of that sample. O(n k p starts) per iteration.
+    """
+    if plan.method == "scikit-learn":
+        return _in_memory(matrix, standard, k, plan, starts, seed, progress)
+    return _streaming(matrix, standard, k, plan, starts, seed, progress)
+
+
+def _in_memory(
+    matrix: Matrix,
+    standard: Standard,
+    k: int,
+    plan: Plan,
+    starts: int,
+    seed: int,
+    progress: Progress,
+) -> Clustering:
+    n, p = matrix.shape
+    table = np.empty((n, p))
+    progress.start("read 1", n)
+    for partition in plan.partitions:
+        for a in partition:
+            b = min(a + partition.step, partition.stop)
+            table[a:b] = standard.rows(matrix.rows.read(a, b))
+            progress.advance(b - a)
+    progress.start("clustering", 0)
+    fitted = _fit(table, k, starts, seed)
+    return Clustering(
+        np.asarray(fitted.cluster_centers_, dtype=np.float64),
+        float(fitted.inertia_),
+        plan.method,
+        int(fitted.n_iter_),
+        bool(fitted.n_iter_ < MAX_ITERATIONS),
+    )
+
+
+def _fit(table: Float, k: int, starts: int, seed: int) -> Any:
+    """scikit-learn's K-means. One thread: with several, its sums depend on who comes first."""
+    from sklearn.cluster import KMeans
+
+    with blas.one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer distinct rows than clusters
+        return KMeans(
+            k, n_init=starts, max_iter=MAX_ITERATIONS, tol=TOL, random_state=seed, copy_x=False
+        ).fit(table)
+
+
+def _streaming(
+    matrix: Matrix,
+    standard: Standard,
+    k: int,
+    plan: Plan,
+    starts: int,
+    seed: int,
+    progress: Progress,
+) -> Clustering:
+    n, p = matrix.shape
+    rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
+
+    def read(kernel: Any, stage: str) -> Any:
+        progress.start(stage, n)
+        return run_pass(
+            kernel, rows, plan.partitions, threads=plan.threads, progress=progress.advance
+        )
+
+    index = sample_index(n, sample_size(n, 8 * p))
+    if len(index) < k:
+        raise RequestError(
+            "bad_k",
+            f"k is {k}, but a sample of {len(index)} rows is all that a start holds.",
+            f"Give --k {len(index)} or less.",
+        )
+    sample = standard.rows(stack(read(TakeRows(index), "sample")))
+    progress.start("clustering", 0)
+    # Each start by itself, so that all of them are taken up; copy_x=False leaves rounding only.
+    centres = np.array([_fit(sample, k, 1, seed + i).cluster_centers_ for i in range(starts)])
+    del sample
+    cost = np.full(starts, np.inf)
+    iterations = np.zeros(starts, np.int64)
+    moving = np.arange(starts)
+    for step in range(1, MAX_ITERATIONS + 1):
+        state = read(Lloyd(standard, centres[moving]), f"K-means step {step}")
+        cost[moving], iterations[moving] = state.cost, step
+        counts = state.counts[:, :, None]
+        # A cluster that has lost all its rows stays where it is.
+        means = np.where(counts > 0, state.sums / np.maximum(counts, 1), centres[moving])
+        moved = ((means - centres[moving]) ** 2).sum(axis=(1, 2)) > TOL
+        moving = moving[moved]
+        if not len(moving) or step == MAX_ITERATIONS:
+            break
+        centres[moving] = means[moved]
+    best = int(np.argmin(cost))
+    return Clustering(
+        centres[best], float(cost[best]), plan.method, int(iterations[best]), best not in moving
+    )

@@ -1,0 +1,74 @@
+"""Classes of the samples, from a variable that lies along them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.sources.matrix import Matrix
+from kmufs_stream.zarr_io import opened_quietly
+
+ROWS_AT_ONCE = 2**20
+MAX_CLASSES = 10_000
+
+
+def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32], int]:
+    """The class of each sample as a number, and how many classes there are.
+
+    Parameters
+    ----------
+    name : a coordinate, or another variable beside the data, along the samples of one of the
+        matrices.
+
+    Returns (n,) codes, -1 for samples without a class (NaN, NaT, None). Raises RequestError if
+    there is no such variable, or if its values are no classes.
+    """
+    along: dict[str, xr.DataArray] = {}
+    for matrix in matrices:
+        along |= {c: v for c, v in _along_samples(matrix).items() if c not in along}
+    if name not in along:
+        raise RequestError(
+            "unknown_labels",
+            f"There is no variable {name!r} along the samples of "
+            f"{' or '.join(matrix.source for matrix in matrices)}.",
+            f"Along the samples there are: {', '.join(along) or 'none'}.",
+        )
+    labels = along[name]
+    codes = np.empty(labels.shape[0], np.int32)
+    known: dict[object, int] = {}
+    for a in range(0, len(codes), ROWS_AT_ONCE):
+        piece, values = pd.factorize(labels[a : a + ROWS_AT_ONCE].values)
+        numbers = [known.setdefault(value, len(known)) for value in values]
+        if len(known) > MAX_CLASSES:
+            raise RequestError(
+                "not_classes",
+                f"{name!r} has more than {MAX_CLASSES} different values.",
+                "Give a variable that holds the class of each sample.",
+            )
+        codes[a : a + len(piece)] = np.array([*numbers, -1], np.int32)[piece]
+    if not known:
+        raise RequestError(
+            "no_classes", f"No sample has a value of {name!r}.", "Give another variable."
+        )
+    return codes, len(known)
+
+
+def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
+    """Coordinates of the samples, and in a store the variables beside the data, decoded lazily."""
+    frame = xr.decode_cf(matrix.frame) if matrix.encoded else matrix.frame
+    found = {str(name): c for name, c in frame.coords.items()}
+    if Path(matrix.source).is_dir():
+        with opened_quietly():
+            beside = xr.open_zarr(matrix.source, chunks=None)
+        found |= {str(name): v for name, v in beside.data_vars.items()}
+    return {
+        name: v
+        for name, v in found.items()
+        if v.dims == (matrix.sample_dim,) and v.shape[0] == matrix.shape[0]
+    }

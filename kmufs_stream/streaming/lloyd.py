@@ -1,0 +1,174 @@
+"""K-means over all rows: one Lloyd step of several starts per read, and what clusters explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+SLAB_ROWS = 4096  # of a block worked on at a time: bounds the distances that are held
+
+
+@dataclass(frozen=True)
+class Standard:
+    """What standardises rows.
+
+    Attributes
+    ----------
+    mean, std : (p,) float64; a feature whose std is 0 becomes 0 and so counts for nothing.
+    """
+
+    mean: Float
+    std: Float
+
+    def rows(self, values: NDArray[Any]) -> Float:
+        """(x - mean) / std, (rows, p) float64."""
+        inverse = np.divide(1.0, self.std, where=self.std > 0, out=np.zeros(len(self.std)))
+        standardised: Float = np.subtract(values, self.mean, dtype=np.float64)
+        standardised *= inverse
+        return standardised
+
+    def slabs(self, values: NDArray[Any]) -> Iterator[tuple[int, Float]]:
+        """The rows in slabs, each with the number of its first row."""
+        for a in range(0, len(values), SLAB_ROWS):
+            yield a, self.rows(values[a : a + SLAB_ROWS])
+
+
+@dataclass
+class LloydState:
+    """Per start, what became of the rows.
+
+    Attributes
+    ----------
+    counts : (s, k) int64, rows nearest to each centre.
+    sums : (s, k, p) float64, their sums.
+    cost : (s,) float64, squared distances of all rows to their nearest centres.
+    """
+
+    counts: NDArray[np.int64]
+    sums: Float
+    cost: Float
+
+
+@dataclass(frozen=True)
+class Lloyd:
+    """The assignment step of K-means for s starts at once.
+
+    Parameters
+    ----------
+    centres : (s, k, p) float64, in standardised coordinates.
+
+    O(rows s k p) per block; the state takes 8 s k (p + 1) bytes. Ties go to the lower cluster.
+    Source: Lloyd, "Least squares quantization in PCM" (1982).
+    """
+
+    standard: Standard
+    centres: Float
+
+    def init(self) -> LloydState:
+        s, k, p = self.centres.shape
+        return LloydState(np.zeros((s, k), np.int64), np.zeros((s, k, p)), np.zeros(s))
+
+    def update(self, state: LloydState, values: NDArray[Any], start: int) -> LloydState:
+        k = self.centres.shape[1]
+        for _, rows in self.standard.slabs(values):
+            squares = np.einsum("ij,ij->", rows, rows)
+            for i, (nearest, distances) in enumerate(_nearest(rows, self.centres)):
+                state.counts[i] += np.bincount(nearest, minlength=k)
+                state.sums[i] += _sums(rows, nearest, k)
+                state.cost[i] += squares + distances.sum()
+        return state
+
+    def merge(self, a: LloydState, b: LloydState) -> LloydState:
+        return LloydState(a.counts + b.counts, a.sums + b.sums, a.cost + b.cost)
+
+
+@dataclass
+class ClustersState:
+    """What a clustering makes of all rows.
+
+    Attributes
+    ----------
+    counts : (k,) int64, rows of each cluster.
+    sums : (k, p) float64, their sums, standardised.
+    squares : (p,) float64, sums of squares of all rows, standardised.
+    contingency : (k, c) int64, rows of each cluster and class; rows without a class are left out.
+    """
+
+    counts: NDArray[np.int64]
+    sums: Float
+    squares: Float
+    contingency: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Assign rows by some of their features, and sum all features by cluster.
+
+    Parameters
+    ----------
+    standard : of all p features.
+    columns : (h,) int64, the features in which the centres live.
+    centres : (k, h) float64, in standardised coordinates.
+    codes : (n,) integer class of each row, -1 for none; None without classes.
+    classes : c, their number.
+
+    O(rows k h + rows p) per block; the state takes 8 k (p + c + 1) bytes.
+    """
+
+    standard: Standard
+    columns: NDArray[np.int64]
+    centres: Float
+    codes: NDArray[np.int32] | None
+    classes: int
+
+    def init(self) -> ClustersState:
+        k, p, c = len(self.centres), len(self.standard.mean), self.classes
+        counts, table = np.zeros(k, np.int64), np.zeros((k, c), np.int64)
+        return ClustersState(counts, np.zeros((k, p)), np.zeros(p), table)
+
+    def update(self, state: ClustersState, values: NDArray[Any], start: int) -> ClustersState:
+        k = len(self.centres)
+        for a, rows in self.standard.slabs(values):
+            ((nearest, _),) = _nearest(rows[:, self.columns], self.centres[None])
+            state.counts += np.bincount(nearest, minlength=k)
+            state.sums += _sums(rows, nearest, k)
+            state.squares += np.einsum("ij,ij->j", rows, rows)
+            if self.codes is not None:
+                codes = self.codes[start + a : start + a + len(rows)]
+                known = codes >= 0
+                cells = nearest[known] * self.classes + codes[known]
+                state.contingency += np.bincount(cells, minlength=k * self.classes).reshape(k, -1)
+        return state
+
+    def merge(self, a: ClustersState, b: ClustersState) -> ClustersState:
+        return ClustersState(
+            a.counts + b.counts,
+            a.sums + b.sums,
+            a.squares + b.squares,
+            a.contingency + b.contingency,
+        )
+
+
+def _nearest(rows: Float, centres: Float) -> Iterator[tuple[NDArray[np.int64], Float]]:
+    """Per start, each row's nearest centre, and their squared distance less the row's square."""
+    s, k, p = centres.shape
+    products = rows @ centres.reshape(s * k, p).T
+    products *= -2.0
+    products += np.einsum("skp,skp->sk", centres, centres).reshape(-1)
+    for distances in products.reshape(-1, s, k).swapaxes(0, 1):
+        nearest = distances.argmin(axis=1)
+        yield nearest, distances[np.arange(len(rows)), nearest]
+
+
+def _sums(rows: Float, nearest: NDArray[np.int64], k: int) -> Float:
+    """(k, p) sums of the rows of each cluster."""
+    n = len(rows)
+    member = scipy.sparse.csc_array((np.ones(n), nearest, np.arange(n + 1)), shape=(k, n))
+    return np.asarray(member @ rows, dtype=np.float64)

@@ -1,0 +1,162 @@
+"""What features explain of the cluster structure, how many to take, and how many clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from kmufs_stream.factor import Factor
+
+Float = NDArray[np.float64]
+
+SLAB_BYTES = 2**24  # of the row sample standardised at a time
+SINGULAR = 1e-10  # a share of a feature's variance that others leave, and that is none
+STRAIGHT = 1e-9  # a curve this near to a line is one
+
+
+@dataclass(frozen=True)
+class ClusterStructure:
+    """How some features relate to each other and to the leading components, in correlations.
+
+    Attributes
+    ----------
+    features : (f,) int64, ascending, which of the usable features.
+    correlation : (f, f) float64, of these features.
+    cross : (f, r) float64, of these features with the columns of Q, Z = Q S P^T.
+    total : (r,) float64, mean squares of the columns of sqrt(n) Q: 1 over all rows.
+    tolerance : a share of variance that rounding alone may leave.
+    """
+
+    features: NDArray[np.int64]
+    correlation: Float
+    cross: Float
+    total: Float
+    tolerance: float
+
+    def of(self, selected: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
+        """The correlation matrix of some of these features, and their places."""
+        places = np.searchsorted(self.features, selected)
+        return self.correlation[np.ix_(places, places)], places
+
+    def explained(self, selected: NDArray[np.int64], k: int) -> float:
+        """The share of Q_k, the relaxed cluster indicators, in the span of some features.
+
+        1 - ||Q_k - proj Q_k||_F^2 / ||Q_k||_F^2, between 0 and 1: what column subset selection
+        maximises. O(h^3 + h^2 k), by a pivoted Cholesky factor, which passes over copies.
+        """
+        correlation, places = self.of(selected)
+        factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(
+            correlation, tol=self.tolerance, lower=1
+        )
+        cross = self.cross[places[pivots[:rank] - 1], :k]
+        solved = scipy.linalg.solve_triangular(
+            factor[:rank, :rank], cross, lower=True, check_finite=False
+        )
+        return float(np.clip((solved**2).sum() / self.total[:k].sum(), 0.0, 1.0))
+
+
+def cluster_structure(factor: Factor, features: NDArray[np.int64]) -> ClusterStructure:
+    """The structure of some usable features, at least: from the row sample, O(m u r + m f^2).
+
+    A factor that holds the correlation matrix gives that of all of them, and nothing is copied.
+    """
+    if factor.correlation is not None:
+        return ClusterStructure(
+            features=np.arange(len(factor.correlation)),
+            correlation=factor.correlation,
+            cross=factor.components * np.sqrt(factor.eigenvalues),
+            total=np.ones(len(factor.eigenvalues)),
+            tolerance=max(factor.tie, SINGULAR),
+        )
+    f, r = len(features), factor.rank
+    squares, cross, total = np.zeros((f, f)), np.zeros((f, r)), np.zeros(r)
+    to_scores = factor.components[:, :r] / np.sqrt(factor.eigenvalues[:r])
+    for rows in _standardised_sample(factor):
+        some, scores = rows[:, features], rows @ to_scores
+        squares += some.T @ some
+        cross += some.T @ scores
+        total += np.einsum("ij,ij->j", scores, scores)
+    m = len(factor.sample.index)
+    # A feature that is constant within the sample explains nothing there.
+    scale = np.sqrt(squares.diagonal())
+    inverse = np.divide(1.0, scale, where=scale > 0, out=np.zeros(f))
+    squares *= inverse
+    squares *= inverse[:, None]
+    return ClusterStructure(
+        features=features,
+        correlation=squares,
+        cross=cross * inverse[:, None] / np.sqrt(m),
+        total=total / m,
+        tolerance=SINGULAR,
+    )
+
+
+def _standardised_sample(factor: Factor) -> Iterator[Float]:
+    features = factor.features
+    usable = features.usable
+    mean, std = features.mean[usable], features.std[usable]
+    values = factor.sample.values
+    step = max(SLAB_BYTES // (8 * len(usable)), 1)
+    for a in range(0, len(values), step):
+        slab: Float = values[a : a + step][:, usable].astype(np.float64)
+        slab -= mean
+        slab /= std
+        yield slab
+
+
+@dataclass(frozen=True)
+class KSuggestion:
+    """How many clusters the spectrum speaks for: a suggestion, no more.
+
+    Attributes
+    ----------
+    eigengap : clusters, one more than the components above the widest relative gap; None where
+        no component stands above noise.
+    above_noise : components above what noise alone would give.
+    noise_edge : the largest eigenvalue that noise alone would give.
+    components : how many were looked at.
+    """
+
+    eigengap: int | None
+    above_noise: int
+    noise_edge: float
+    components: int
+
+
+def suggest_k(factor: Factor) -> KSuggestion:
+    """Suggest k from a factor's spectrum: eigengap, and the Marchenko-Pastur edge.
+
+    k separated clusters span k - 1 directions, so j components that stand out speak for j + 1
+    clusters. The edge (1 + sqrt(u / n))^2 is where the spectrum of u independent features ends,
+    what parallel analysis finds by permuting them; real features correlate for other reasons than
+    clusters, so what lies above it bounds k from above. The gap is sought among the components
+    above it. Sources: Marchenko and Pastur (1967); Horn, "A rationale and test for the number of
+    factors in factor analysis" (1965).
+    """
+    values = factor.eigenvalues
+    edge = float((1 + np.sqrt(len(factor.components) / factor.features.samples)) ** 2)
+    above = int((values > edge).sum())
+    # What comes after the last component that is known is at most as large as that.
+    following = np.maximum(np.append(values[1:], values[-1]), np.finfo(float).tiny)
+    gaps = values[:above] / following[:above]
+    eigengap = int(np.argmax(gaps)) + 2 if above else None
+    return KSuggestion(eigengap, above, edge, len(values))
+
+
+def knee(h: Sequence[int], explained: Sequence[float]) -> int | None:
+    """The h where a curve of what is explained bends: farthest above the line between its ends.
+
+    The curve starts at (0, 0). None where it never rises above that line. Source: Satopaa,
+    Albrecht, Irwin and Raghavan, "Finding a kneedle in a haystack" (2011).
+    """
+    x = np.array([0, *h], dtype=np.float64)
+    y = np.array([0.0, *explained])
+    if y[-1] <= 0:
+        return None
+    above = y / y[-1] - x / x[-1]
+    best = int(np.argmax(above))
+    return int(h[best - 1]) if above[best] > STRAIGHT else None

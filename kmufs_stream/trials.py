@@ -1,0 +1,254 @@
+"""Many k, h and solvers from one factor, without reading the data again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from kmufs_stream import blas
+from kmufs_stream.decomposition import LanczosOptions, check_k, check_rank, compute_factor
+from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.factor import Factor
+from kmufs_stream.factor_store import is_factor, load_factor
+from kmufs_stream.measures import mean_correlation
+from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.selection import AdmmOptions, check_h, check_solver, plan_selection, solve
+from kmufs_stream.solvers import Solution, feature_scores
+from kmufs_stream.sources import open_matrix
+from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.structure import KSuggestion, cluster_structure, knee, suggest_k
+from kmufs_stream.version import __version__
+
+SPECTRUM_K = 20  # clusters that a spectrum is looked through for, where k is to be suggested
+LADDER, LADDER_TOP = 12, 300  # values of h, and the largest, where h is to be suggested
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of features.
+
+    Attributes
+    ----------
+    explained : share of the relaxed cluster indicators Q_k in the span of the chosen features.
+    mean_correlation : mean absolute correlation of two chosen features.
+    selected : (h,) int64 source indices, ascending.
+    """
+
+    k: int
+    h: int
+    solver: str
+    objective: float
+    optimum: float
+    solver_objective: float
+    iterations: int
+    converged: bool
+    explained: float
+    mean_correlation: float
+    selected: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """All trials, by k, then solver, then h, and what they suggest.
+
+    Attributes
+    ----------
+    suggested_k : how many clusters the spectrum speaks for.
+    suggested_h : (k, solver) to the h at the knee of what is explained, or None without a knee.
+    passes : reads of the data that it took: 0 from a factor.
+    """
+
+    trials: tuple[Trial, ...]
+    suggested_k: KSuggestion
+    suggested_h: dict[tuple[int, str], int | None]
+    passes: int
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"<Sweep: {len(self.trials)} trials>"
+
+    def table(self) -> pd.DataFrame:
+        """One row per trial; the chosen features as numbers between spaces."""
+        rows = [
+            {**vars(trial), "selected": " ".join(map(str, trial.selected))} for trial in self.trials
+        ]
+        return pd.DataFrame(rows)
+
+    def summary(self) -> dict[str, Any]:
+        """The sweep in plain JSON types; the keys are listed in the README."""
+        return {
+            "trials": [{**vars(t), "selected": t.selected.tolist()} for t in self.trials],
+            "suggested_k": vars(self.suggested_k).copy(),
+            "suggested_h": [
+                {"k": k, "solver": solver, "h": h} for (k, solver), h in self.suggested_h.items()
+            ],
+            "passes": self.passes,
+            "seconds": {"total": self.seconds},
+            "peak_rss_bytes": peak_memory(),
+            "version": __version__,
+        }
+
+
+def sweep(
+    data: Any,
+    k: Sequence[int] | None = None,
+    h: Sequence[int] | None = None,
+    *,
+    solvers: Sequence[str] = ("admm",),
+    options: AdmmOptions | None = None,
+    method: str = "auto",
+    lanczos: LanczosOptions | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    precision: str = "auto",
+    progress: Progress = SILENT,
+) -> Sweep:
+    """Choose features for every k, h and solver from one factor.
+
+    Parameters
+    ----------
+    data : a Factor, or where one is stored: nothing is read then; or whatever
+        :func:`kmufs_stream.open_matrix` opens, which is decomposed once.
+    k : numbers of clusters; by default the one that the spectrum suggests.
+    h : numbers of features; by default a dozen, up to 300, each larger by the same factor.
+    solvers, options : see :func:`kmufs_stream.select`.
+    method, lanczos, memory, threads, precision : see :func:`kmufs_stream.decompose`; of no
+        meaning for a factor.
+
+    Raises
+    ------
+    RequestError : what is asked for cannot be met.
+    BrokenError : a chunk is missing or cannot be read.
+    """
+    began = time.perf_counter()
+    for name, grid in (("k", k), ("h", h), ("solver", solvers)):
+        if grid is not None and not len(grid):
+            raise RequestError("bad_option", f"No {name} is given.", "Give one or more.")
+    for solver in solvers:
+        check_solver(solver)
+    if isinstance(data, str | os.PathLike) and is_factor(data):
+        data = load_factor(data)
+    passes = 0
+    if isinstance(data, Factor):
+        factor = data
+    else:
+        matrix = open_matrix(data)
+        lanczos = lanczos or LanczosOptions()
+        p = matrix.shape[1]
+        most = max(k) if k is not None else min(SPECTRUM_K, p)
+        plans = [
+            plan_selection(
+                matrix,
+                most,
+                max(h) if h is not None else min(LADDER_TOP, p),
+                solver=solver,
+                selection_only=True,
+                method=method,
+                lanczos=lanczos,
+                memory=memory,
+                threads=threads,
+                precision=precision,
+            )
+            for solver in solvers
+        ]
+        plan = max(plans, key=lambda plan: plan.peak)
+        factor, _ = compute_factor(matrix, most, None, plan, lanczos, progress)
+        passes = factor.passes
+    suggestion = suggest_k(factor)
+    if k is None:
+        k = [min(suggestion.eigengap or 1, factor.rank)]
+    usable = len(factor.features.usable)
+    if h is None:
+        h = np.unique(np.geomspace(1, min(LADDER_TOP, usable), LADDER).round()).astype(int).tolist()
+    for clusters in k:
+        check_k(clusters, usable, "usable features")
+        check_rank(clusters, factor)
+    for number in h:
+        check_h(number, usable, "usable features")
+    options = options or AdmmOptions()
+    with blas.all_cores():
+        trials = tuple(
+            trial
+            for clusters in sorted(set(k))
+            for trial in _trials(factor, clusters, sorted(set(h)), solvers, options, progress)
+        )
+    curves: dict[tuple[int, str], list[Trial]] = {}
+    for trial in trials:
+        curves.setdefault((trial.k, trial.solver), []).append(trial)
+    return Sweep(
+        trials=trials,
+        suggested_k=suggestion,
+        suggested_h={
+            which: knee([t.h for t in curve], [t.explained for t in curve])
+            for which, curve in curves.items()
+        },
+        passes=passes,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _trials(
+    factor: Factor,
+    k: int,
+    hs: Sequence[int],
+    solvers: Sequence[str],
+    options: AdmmOptions,
+    progress: Progress,
+) -> Iterator[Trial]:
+    """The trials of one k."""
+    solutions: dict[tuple[str, int], Solution] = {}
+    for solver in solvers:
+        for h in hs:
+            progress.start(f"{solver}, k = {k}, h = {h}", 0)
+            solutions[solver, h] = solve(factor, k, h, solver, options)
+    chosen = np.unique(np.concatenate([solution.selected for solution in solutions.values()]))
+    structure = cluster_structure(factor, chosen)
+    scores = feature_scores(factor.components, factor.eigenvalues, k)
+    falling = np.sort(scores)[::-1]
+    for (solver, h), solution in solutions.items():
+        selected = solution.selected
+        yield Trial(
+            k=k,
+            h=h,
+            solver=solver,
+            objective=float(scores[selected].sum()),
+            optimum=float(falling[:h].sum()),
+            solver_objective=solution.solver_objective,
+            iterations=solution.iterations,
+            converged=solution.converged,
+            explained=structure.explained(selected, k),
+            mean_correlation=mean_correlation(structure.of(selected)[0]),
+            selected=factor.features.usable[selected],
+        )
+
+
+def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write one line per trial.
+
+    Raises RequestError if the file exists (without ``overwrite``), BrokenError if it cannot be
+    written.
+    """
+    path = Path(path)
+    check_csv(path, overwrite=overwrite)
+    try:
+        found.table().to_csv(path, index=False)
+    except OSError as error:
+        raise BrokenError(
+            "write_failed", f"Writing {path} failed: {error.strerror or error}.", "Choose another."
+        ) from error
+
+
+def check_csv(path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Refuse a file that must not be written, before anything is computed."""
+    if Path(path).exists() and not overwrite:
+        raise RequestError(
+            "output_exists", f"{path} exists.", "Say --overwrite, or choose another --csv."
+        )

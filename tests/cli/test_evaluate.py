@@ -1,0 +1,60 @@
+"""kmufs-stream evaluate"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from conftest import Run
+from helpers import planted, write_xarray
+
+from kmufs_stream import evaluate
+
+Cli = Callable[..., Run]
+
+
+@pytest.fixture
+def chosen(cli: Cli, folder: Path) -> Path:
+    """chosen.zarr, selected from cells.zarr."""
+    array = xr.DataArray(
+        planted(300, 12),
+        dims=("cell", "gene"),
+        name="counts",
+        coords={"gene": [f"g{i}" for i in range(12)], "kind": ("cell", np.arange(300) % 3)},
+    )
+    write_xarray(folder / "cells.zarr", array, chunks=(50, 12))
+    assert cli("select", "cells.zarr", "--k", 3, "--h", 5, "--out", "chosen.zarr").code == 0
+    return Path("chosen.zarr")
+
+
+def test_json_is_the_library_s(cli: Cli, chosen: Path) -> None:
+    done = cli("evaluate", chosen, "--labels", "kind", "--data", "cells.zarr", "--json")
+    assert (done.code, done.err) == (0, "")
+    said = done.json()
+    found = evaluate(chosen, labels="kind", data="cells.zarr").summary()
+    assert said.keys() == found.keys()
+    for key in set(said) - {"seconds", "peak_rss_bytes", "predicted_peak_bytes"}:
+        assert said[key] == found[key], key
+    assert (said["k"], said["h"], said["samples"], said["classes"]) == (3, 5, 300, 3)
+
+
+def test_measures_are_shown_and_what_is_missing_is_named(cli: Cli, chosen: Path) -> None:
+    alone = cli("evaluate", chosen)
+    assert (alone.code, alone.err) == (0, "")
+    assert "--labels VAR" in alone.out
+    assert "--data DATA" in alone.out
+    whole = cli("evaluate", chosen, "--labels", "kind", "--data", "cells.zarr", "--k", 4)
+    for word in ("k = 4", "accuracy", "NMI", "ARI", "cost ratio", "effective rank", "g"):
+        assert word in whole.out, word
+
+
+def test_errors_name_the_remedy(cli: Cli, chosen: Path) -> None:
+    done = cli("evaluate", chosen, "--labels", "sort")
+    assert done.code == 2
+    assert "kind" in done.err
+    done = cli("evaluate", "cells.zarr")
+    assert done.code == 2
+    assert "not a selection" in done.err

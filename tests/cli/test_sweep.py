@@ -1,0 +1,61 @@
+"""kmufs-stream sweep"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import Run
+
+from kmufs_stream import decompose, sweep
+
+Cli = Callable[..., Run]
+
+
+def test_the_table_is_the_library_s(cli: Cli, table: Path) -> None:
+    assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
+    asked = ("--k", "2,3", "--h", "2:6:2", "--solver", "exact,admm")
+    done = cli("sweep", "factor.zarr", *asked, "--json")
+    assert (done.code, done.err) == (0, "")
+    found = sweep(decompose(table, 3), [2, 3], [2, 4, 6], solvers=["exact", "admm"]).summary()
+    said = done.json()
+    for key in ("trials", "suggested_k", "suggested_h", "passes"):
+        assert said[key] == found[key], key
+    assert said["passes"] == 0
+    read = cli("sweep", table, *asked, "--json").json()
+    assert read["passes"] == 1
+    assert read["trials"] == said["trials"]
+
+
+def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
+    done = cli("sweep", table, "--suggest-k", "--suggest-h", "--solver", "exact")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("Suggestion only") == 2
+    assert "#" in done.out
+    plain = cli("sweep", table, "--k", 3, "--h", 4)
+    assert "Suggestion" not in plain.out
+
+
+def test_csv_is_not_overwritten_unasked(cli: Cli, table: Path) -> None:
+    asked = ("sweep", table, "--k", 3, "--h", "4,5", "--solver", "exact", "--csv", "a.csv")
+    assert cli(*asked).code == 0
+    assert pd.read_csv("a.csv")["h"].tolist() == [4, 5]
+    refused = cli(*asked)
+    assert refused.code == 2
+    assert "--overwrite" in refused.err
+    assert cli(*asked, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("grid", ["x", "5:", "5:1", "1:9:0", "1:9:-2", "1:2:3:4", "", "1.5", ","])
+def test_grids_that_are_none(cli: Cli, table: Path, grid: str) -> None:
+    done = cli("sweep", table, "--k", 3, "--h", grid)
+    assert done.code == 2
+    assert "--h" in done.err
+
+
+def test_a_grid_is_needed_unless_one_is_suggested(cli: Cli, table: Path) -> None:
+    done = cli("sweep", table, "--h", 4)
+    assert done.code == 2
+    assert "--suggest-k" in done.err

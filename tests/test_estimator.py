@@ -1,0 +1,197 @@
+"""KMeansUFS among scikit-learn's tools, and on every kind of table."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import xarray as xr
+from helpers import planted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from kmufs_stream import KMeansUFS, RequestError, select
+from kmufs_stream.selection import SOLVERS
+from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming import sample
+
+X = planted(300, 12)
+X[:, 3] = 5
+NAMES = [f"gene {i}" for i in range(12)]
+CHOSEN = select(X, 3, 5).selected
+
+
+@parametrize_with_checks([KMeansUFS()])
+def test_scikit_learn_s_own_checks(estimator: KMeansUFS, check: Any) -> None:
+    check(estimator)
+
+
+TABLES = {
+    "numpy": X,
+    "float32": X.astype("f4"),
+    "list": X.tolist(),
+    "pandas": pd.DataFrame(X, columns=NAMES),
+    "csr": scipy.sparse.csr_array(X),
+    "csc": scipy.sparse.csc_matrix(X),
+    "dask": da.from_array(X, chunks=(70, 12)),
+    "xarray": xr.DataArray(X, dims=("cell", "gene"), coords={"gene": NAMES}),
+    "lazy xarray": xr.DataArray(X, dims=("cell", "gene")).chunk(cell=100),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("way", ["fit", "partial_fit"])
+def test_tables_of_every_kind(kind: str, way: str) -> None:
+    table = TABLES[kind]
+    fitted = getattr(KMeansUFS(3, 5), way)(table)
+    assert fitted.get_support(indices=True).tolist() == CHOSEN.tolist()
+    assert fitted.n_features_in_ == 12
+    labelled = kind in ("pandas", "xarray")
+    expected = [NAMES[i] if labelled else f"x{i}" for i in CHOSEN]
+    assert fitted.get_feature_names_out().tolist() == expected
+    assert hasattr(fitted, "feature_names_in_") == labelled
+    columns = fitted.transform(table)
+    if kind in ("dask", "xarray", "lazy xarray"):
+        assert type(columns) is type(table)
+    if kind == "lazy xarray":
+        assert columns.chunks is not None
+    if scipy.sparse.issparse(columns):
+        columns = columns.toarray()
+    dtype = np.float32 if kind == "float32" else np.float64
+    np.testing.assert_array_equal(np.asarray(columns), X[:, CHOSEN].astype(dtype))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_answer_is_that_of_select(solver: str) -> None:
+    chosen = select(X, 3, 4, solver=solver)
+    fitted = KMeansUFS(k=3, h=4, solver=solver).fit(X)
+    assert fitted.get_support(indices=True).tolist() == chosen.selected.tolist()
+    np.testing.assert_array_equal(fitted.scores_[chosen.selected], chosen.scores)
+    assert np.flatnonzero(np.isnan(fitted.scores_)).tolist() == [3]
+    assert fitted.solution_.iterations == chosen.solution.iterations
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    cuts=st.lists(st.integers(1, 299), max_size=6, unique=True),
+    dtypes=st.lists(st.sampled_from(["f8", "f4"]), min_size=7, max_size=7),
+)
+def test_batches_of_rows_end_where_all_rows_do(cuts: list[int], dtypes: list[str]) -> None:
+    table = X.astype("f4").astype("f8")  # the same numbers in both
+    batches = np.split(table, sorted(cuts))
+    parts = KMeansUFS(3, 5, solver="exact")
+    for batch, dtype in zip(batches, dtypes, strict=False):
+        parts.partial_fit(batch.astype(dtype))
+    whole = KMeansUFS(3, 5, solver="exact").fit(table)
+    np.testing.assert_allclose(parts.scores_, whole.scores_, rtol=1e-10)
+    assert parts.get_support().tolist() == whole.get_support().tolist()
+    np.testing.assert_array_equal(parts.factor_.sample.index, whole.factor_.sample.index)
+    np.testing.assert_array_equal(parts.factor_.sample.values, whole.factor_.sample.values)
+
+
+def test_the_row_sample_of_batches_is_that_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "SAMPLE_ROWS", 40)
+    parts = KMeansUFS(3, 5)
+    for batch in np.array_split(X, 9):
+        parts.partial_fit(batch)
+    kept, whole = parts.factor_.sample, KMeansUFS(3, 5).fit(X).factor_.sample
+    assert len(kept.index) == 40
+    np.testing.assert_array_equal(kept.index, whole.index)
+    np.testing.assert_array_equal(kept.values, whole.values)
+
+
+def test_rows_one_by_one() -> None:
+    parts = KMeansUFS(3, 5)
+    for row in X:
+        parts.partial_fit(row[None])
+    assert parts.get_support(indices=True).tolist() == CHOSEN.tolist()
+
+
+def test_the_answer_follows_further_rows() -> None:
+    parts = KMeansUFS(3, 5, solver="exact").partial_fit(X[:100])
+    first = select(X[:100], 3, 5, solver="exact").selected
+    assert parts.get_support(indices=True).tolist() == first.tolist()
+    again = pickle.loads(pickle.dumps(parts))
+    for estimator in (parts, again):
+        estimator.partial_fit(X[100:])
+        last = select(X, 3, 5, solver="exact").selected
+        assert estimator.get_support(indices=True).tolist() == last.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_rows_follow_fit(dtype: str) -> None:
+    table = X.astype(dtype)
+    both = KMeansUFS(3, 5, solver="exact").fit(table[:100]).partial_fit(table[100:])
+    whole = KMeansUFS(3, 5, solver="exact").fit(table)
+    np.testing.assert_allclose(both.scores_, whole.scores_, rtol=1e-5 if dtype == "f4" else 1e-10)
+    np.testing.assert_array_equal(both.factor_.sample.values, table)
+    assert both.get_support().tolist() == whole.get_support().tolist()
+    assert both.factor_.features.excluded["constant"].tolist() == [3]
+    further = table[:50].copy()
+    further[:, 3] += 1
+    assert both.partial_fit(further).factor_.features.excluded == {}
+
+
+def test_no_rows_follow_fit_of_wide_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "GRAM_FEATURES", 5)
+    with pytest.raises(RequestError, match="no rows can follow"):
+        KMeansUFS(3, 5).fit(X).partial_fit(X)
+    restarted = KMeansUFS(3, 5).partial_fit(X[:50]).fit(X)
+    assert restarted.get_support(indices=True).tolist() == CHOSEN.tolist()
+
+
+def test_half_of_what_varies_by_default() -> None:
+    assert KMeansUFS(k=2).fit(X).get_support().sum() == 5
+    assert KMeansUFS(k=1).fit(X[:, :2] + [[0, 1]]).get_support().sum() == 1
+
+
+def test_in_a_pipeline_and_a_grid_search() -> None:
+    pipeline = make_pipeline(KMeansUFS(k=3), StandardScaler(), KMeans(3, n_init=3, random_state=0))
+    grid = {"kmeansufs__h": [2, 4], "kmeansufs__solver": ["exact", "admm"]}
+    searched = GridSearchCV(pipeline, grid, cv=3).fit(X)
+    assert set(searched.best_params_) == set(grid)
+    assert len(searched.predict(X)) == 300
+    assert clone(searched.best_estimator_[0]).get_params()["k"] == 3
+    frame = pd.DataFrame(X, columns=NAMES)
+    out = KMeansUFS(3, 5).set_output(transform="pandas").fit_transform(frame)
+    assert out.columns.tolist() == [NAMES[i] for i in CHOSEN]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"k": 13}, "minimum of 13 is required"),
+        ({"h": 12}, "h is 12, but there are only 11 usable"),
+        ({"h": 0}, "h is 0"),
+        ({"solver": "magic"}, "'magic' is unknown"),
+    ],
+    ids=str,
+)
+def test_refused_as_value_errors(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        KMeansUFS(**{"k": 3, "h": 5, **parameters}).fit(X)
+
+
+def test_other_widths_and_unfitted_ones_are_refused() -> None:
+    lazy = da.from_array(X[:, :7], chunks=(100, 7))
+    fitted = KMeansUFS(3, 5).fit(X)
+    with pytest.raises(ValueError, match="7 features"):
+        fitted.transform(lazy)
+    with pytest.raises(ValueError, match="7 features"):
+        KMeansUFS(3, 5).partial_fit(X).partial_fit(lazy)
+    with pytest.raises(NotFittedError):
+        KMeansUFS().transform(lazy)
+    with pytest.raises(NotFittedError):
+        KMeansUFS().get_support()

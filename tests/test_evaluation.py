@@ -1,0 +1,245 @@
+"""What evaluate() measures, against scikit-learn on whole arrays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import real_data
+import xarray as xr
+from helpers import planted, write_bare, write_xarray
+from sklearn import metrics
+from sklearn.cluster import KMeans
+
+from kmufs_stream import BrokenError, RequestError, evaluate, kmeans, open_matrix, select
+from kmufs_stream.streaming import plan as planning
+
+K, H = 3, 5
+
+
+def clustered(n: int = 400, p: int = 12) -> xr.DataArray:
+    """Three clusters, their numbers and names along the samples; feature 4 is constant."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(3, size=n)
+    X = rng.normal(size=(3, p))[y] * np.linspace(0.1, 3, p) + rng.normal(size=(n, p))
+    X[:, 4] = 2
+    partly = np.where(rng.random(n) < 0.2, np.nan, y)
+    return xr.DataArray(
+        X.astype("f4"),
+        dims=("cell", "gene"),
+        name="counts",
+        coords={
+            "gene": [f"g{i}" for i in range(p)],
+            "kind": ("cell", np.array(["a", "b", "c"])[y]),
+            "partly": ("cell", partly),
+            "depth": ("cell", np.arange(n) / 7),
+        },
+    )
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> tuple[Path, Path, xr.DataArray]:
+    """A table, a selection from it, and what the table holds."""
+    array = clustered()
+    path = write_xarray(tmp_path / "x.zarr", array, chunks=(50, 12))
+    select(path, K, H, out=tmp_path / "chosen.zarr")
+    return path, tmp_path / "chosen.zarr", array
+
+
+def standardised(X: Any) -> np.ndarray:
+    X = np.asarray(X, dtype=float)
+    return (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
+
+
+def test_measures(stored: tuple[Path, Path, xr.DataArray]) -> None:
+    path, result, array = stored
+    found = evaluate(result, labels="kind", data=path)
+    Z = standardised(array)
+    chosen = Z[:, found.selected]
+    ours = KMeans(K, n_init=10, random_state=0).fit(chosen)
+    kinds = array["kind"].values
+    assert found.clustering.method == "scikit-learn"
+    assert found.clustering.converged
+    assert found.clustering.cost == pytest.approx(ours.inertia_, rel=1e-5)
+    assert sorted(found.sizes) == sorted(np.bincount(ours.labels_))
+    assert found.agreement is not None
+    assert found.agreement.nmi == pytest.approx(
+        metrics.normalized_mutual_info_score(kinds, ours.labels_)
+    )
+    assert found.agreement.ari == pytest.approx(metrics.adjusted_rand_score(kinds, ours.labels_))
+    means = np.array([Z[ours.labels_ == c].mean(axis=0) for c in range(K)])[ours.labels_]
+    np.testing.assert_allclose(found.between, (means**2).mean(axis=0)[found.selected], rtol=1e-5)
+    best = KMeans(K, n_init=10, random_state=0).fit(Z)
+    assert found.full_cost is not None
+    assert found.full_cost.ratio == pytest.approx(
+        ((Z - means) ** 2).sum() / best.inertia_, rel=1e-5
+    )
+    assert found.full_cost.best == pytest.approx(best.inertia_ / (11 * 400), rel=1e-5)
+    correlation = np.corrcoef(chosen.T)
+    assert found.mean_correlation == pytest.approx(
+        np.abs(correlation[np.triu_indices(H, 1)]).mean(), rel=1e-5
+    )
+    assert found.names == [f"g{i}" for i in found.selected]
+
+
+def test_without_labels_and_data(stored: tuple[Path, Path, xr.DataArray]) -> None:
+    path, result, _ = stored
+    alone, whole = evaluate(result), evaluate(result, data=path)
+    assert alone.agreement is alone.full_cost is whole.agreement is None
+    np.testing.assert_allclose(alone.between, whole.between, rtol=1e-12)
+    summary = json.loads(json.dumps(alone.summary(), allow_nan=False))
+    for key in ("accuracy", "nmi", "ari", "classes", "cost_ratio", "full_cost", "best_full_cost"):
+        assert summary[key] is None, key
+    assert summary.keys() == whole.summary().keys()
+    assert summary["cost"] == pytest.approx(1 - np.mean(summary["between"]))
+
+
+def test_full_lloyd_steps_end_where_scikit_learn_does(
+    stored: tuple[Path, Path, xr.DataArray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, result, _ = stored
+    memory = evaluate(result, labels="kind", data=path)
+    monkeypatch.setattr(kmeans, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(kmeans, "sample_size", lambda n, row_bytes: 60)
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 2000)
+    streamed = evaluate(result, labels="kind", data=path, threads=3)
+    assert streamed.clustering.method == "lloyd"
+    assert streamed.clustering.converged
+    assert streamed.clustering.cost == pytest.approx(memory.clustering.cost, rel=1e-4)
+    assert streamed.full_cost is not None
+    assert memory.full_cost is not None
+    assert streamed.full_cost.best == pytest.approx(memory.full_cost.best, rel=1e-4)
+    assert streamed.agreement == memory.agreement
+    again = evaluate(result, labels="kind", data=path, threads=1)
+    assert again.clustering.centres.tobytes() == streamed.clustering.centres.tobytes()
+    assert again.full_cost is not None
+    assert again.full_cost.ratio == streamed.full_cost.ratio
+
+
+def test_a_small_budget_streams_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kmeans, "sample_size", lambda n, row_bytes: 1000)
+    path = write_bare(tmp_path / "x.zarr", planted(60_000, 20), chunks=(500, 20))
+    select(path, K, 10, out=tmp_path / "chosen.zarr")
+    ample = evaluate(tmp_path / "chosen.zarr", starts=2, memory="10GB")
+    tight = evaluate(tmp_path / "chosen.zarr", starts=2, memory=ample.predicted_peak - 10**6)
+    assert ample.clustering.method == "scikit-learn"
+    assert tight.clustering.method == "lloyd"
+    assert "lloyd, not scikit-learn" in tight.concessions
+    with pytest.raises(RequestError) as caught:
+        evaluate(tmp_path / "chosen.zarr", memory="10MB")
+    assert caught.value.code == "does_not_fit"
+
+
+def test_samples_without_a_class_are_left_out(stored: tuple[Path, Path, xr.DataArray]) -> None:
+    _, result, array = stored
+    found = evaluate(result, labels="partly").agreement
+    assert found is not None
+    assert found.samples == int(array["partly"].notnull().sum())
+    assert found.classes == 3
+
+
+def test_labels_beside_the_data_are_found_too(tmp_path: Path) -> None:
+    array = clustered()
+    dataset = array.to_dataset().reset_coords("kind")
+    dataset.to_zarr(tmp_path / "x.zarr")
+    select(open_matrix(tmp_path / "x.zarr", variable="counts"), K, H, out=tmp_path / "chosen.zarr")
+    with pytest.raises(RequestError) as caught:
+        evaluate(tmp_path / "chosen.zarr", labels="kind")
+    assert caught.value.code == "unknown_labels"
+    assert "depth" in caught.value.remedy
+    found = evaluate(
+        tmp_path / "chosen.zarr",
+        labels="kind",
+        data=open_matrix(tmp_path / "x.zarr", variable="counts"),
+    )
+    assert found.agreement is not None
+    assert found.agreement.classes == 3
+
+
+def test_a_selection_without_data_needs_the_table(tmp_path: Path) -> None:
+    array = clustered()
+    path = write_xarray(tmp_path / "x.zarr", array, chunks=(50, 5))
+    select(path, K, H, out=tmp_path / "whole.zarr")
+    select(path, K, H, out=tmp_path / "bare.zarr", selection_only=True)
+    with pytest.raises(RequestError, match="holds no data") as caught:
+        evaluate(tmp_path / "bare.zarr")
+    assert "--data" in caught.value.remedy
+    bare = evaluate(tmp_path / "bare.zarr", labels="kind", data=path)
+    whole = evaluate(tmp_path / "whole.zarr", labels="kind", data=path)
+    assert bare.agreement == whole.agreement
+    np.testing.assert_array_equal(bare.between, whole.between)
+    assert bare.names == whole.names
+
+
+def test_transposed_tables(tmp_path: Path) -> None:
+    array = clustered()
+    turned = open_matrix(array.T, sample_dim="cell")
+    select(turned, K, H, out=tmp_path / "turned.zarr")
+    select(array, K, H, out=tmp_path / "straight.zarr")
+    a = evaluate(tmp_path / "turned.zarr", labels="kind", data=turned)
+    b = evaluate(tmp_path / "straight.zarr", labels="kind", data=array)
+    assert a.agreement == b.agreement
+    assert a.full_cost is not None
+    assert b.full_cost is not None
+    assert a.full_cost.ratio == pytest.approx(b.full_cost.ratio)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"k": 0}, "bad_k"),
+        ({"k": 401}, "bad_k"),
+        ({"starts": 0}, "bad_option"),
+        ({"seed": -1}, "bad_option"),
+        ({"labels": "nothing"}, "unknown_labels"),
+        ({"labels": "gene"}, "unknown_labels"),
+        ({"data": planted(400, 11)}, "wrong_data"),
+    ],
+    ids=str,
+)
+def test_refused(
+    stored: tuple[Path, Path, xr.DataArray], arguments: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        evaluate(stored[1], **arguments)
+    assert caught.value.code == code
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("lost", ["x.zarr", "chosen.zarr"])
+def test_a_lost_chunk_is_noticed(stored: tuple[Path, Path, xr.DataArray], lost: str) -> None:
+    path, result, _ = stored
+    chunk = next(f for f in (path.parent / lost / "counts").rglob("0") if f.is_file())
+    chunk.unlink()
+    with pytest.raises(BrokenError) as caught:
+        evaluate(result, data=path)
+    assert caught.value.code == "missing_chunk"
+
+
+def test_what_is_no_selection(tmp_path: Path) -> None:
+    write_bare(tmp_path / "x.zarr", planted(20, 4))
+    (tmp_path / "folder").mkdir()
+    for name, code in (("none", "not_found"), ("x.zarr", "not_a_selection")):
+        with pytest.raises(RequestError) as caught:
+            evaluate(tmp_path / name)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ["HARS_3000", "DNA_statlog"])
+def test_real_data(name: str, tmp_path: Path) -> None:
+    X, y = real_data.load(name)
+    array = xr.DataArray(X, dims=("s", "f"), coords={"y": ("s", y)})
+    k = len(set(y.tolist()))
+    select(array, k, 50, solver="exact", out=tmp_path / "chosen.zarr")
+    found = evaluate(tmp_path / "chosen.zarr", labels="y", data=array)
+    assert found.agreement is not None
+    assert found.full_cost is not None
+    assert 1 / k < found.agreement.accuracy < 1
+    assert 0 < found.agreement.nmi < 1
+    assert 0.99 < found.full_cost.ratio < 1.5
+    assert 1 <= found.effective_rank <= 50
