@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,15 @@ from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.routes.tsqr import leading_of_triangle
+from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.cache import CachedRows
-from kmufs_stream.streaming.kernels import Gram, Kernel, State
+from kmufs_stream.streaming.kernels import Gram, Kernel, Moments, State
 from kmufs_stream.streaming.passes import run_pass
 from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, Table, make_plan
 from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
 from kmufs_stream.streaming.scaling import Scaling, read_probe
+from kmufs_stream.streaming.screened import Screened, ScreenedState
 from kmufs_stream.streaming.tsqr import TSQR
 
 
@@ -64,23 +67,28 @@ def plan_for(
     k: int,
     demand: Demand,
     lanczos: LanczosOptions,
+    screening: Screening,
     factor: Factor | None = None,
 ) -> Plan:
     """What would run for k clusters, and its predicted peak memory; nothing is computed.
 
     With a factor at hand nothing is read for it, and the plan's method is ``factor``.
     """
-    p = matrix.shape[1]
+    p = matrix.width
     check_k(k, p)
-    table = table_of(matrix)
+    table = table_of(matrix, screening)
     if factor is not None:
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
         return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
-    return make_plan(table, _costs(p, k, lanczos.max_passes), demand)
+    fills = matrix.dtype.kind == "f" and screening.missing == "mean"
+    return make_plan(table, _costs(p, k, lanczos.max_passes, fills), demand)
 
 
-def table_of(matrix: Matrix) -> Table:
+def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
     """The facts about a matrix that a plan follows from."""
+    copies = int(matrix.stacked) + int(matrix.asked is not None)
+    if screening and screening.missing == "drop-samples" and matrix.dtype.kind == "f":
+        copies += 2
     return Table(
         shape=matrix.shape,
         dtype=matrix.dtype,
@@ -89,22 +97,35 @@ def table_of(matrix: Matrix) -> Table:
         chunk_columns=matrix.chunk_columns,
         shard_rows=matrix.shard_rows,
         in_memory=matrix.in_memory,
+        chunk_cells=matrix.chunk_cells,
+        width=matrix.width,
+        copies=copies,
+        held_bytes=matrix.held_bytes,
     )
 
 
-def _costs(p: int, k: int, max_passes: int) -> Costs:
-    """Memory and reads of the three routes."""
+def _costs(p: int, k: int, max_passes: int, fills: bool) -> Costs:
+    """Memory and reads of the three routes; ``fills``: means may stand in for missing values."""
     components = 3 * 8 * p * components_for(k, p)
     square = 8 * (p + 1) ** 2
 
     def gram(rows: int, itemsize: int) -> Cost:
         # Finish: the scatter, the correlation matrix, and the copy that LAPACK destroys.
         product = p * p * itemsize
-        return Cost(square, product, 0, 3 * square + components, square + components, reads=1)
+        noted, of_gaps = (2 * square, product + rows * p * itemsize) if fills else (0, 0)
+        return Cost(
+            square + noted,
+            product + of_gaps,
+            0,
+            3 * square + noted + components,
+            square + components,
+            reads=1,
+        )
 
     def tsqr(rows: int, itemsize: int) -> Cost:
         stacked = 2 * 8 * (rows + p + 1) * (p + 1)
-        return Cost(square, stacked + 4 * square, 0, 8 * square + components, components, reads=1)
+        update, finish = stacked + 4 * square, 8 * square + components
+        return Cost(square, update, 0, finish, components, reads=2 if fills else 1)
 
     def lanczos(rows: int, itemsize: int) -> Cost:
         size = lanczos_bytes(p, product_block_columns(k), max_passes, rows, itemsize)
@@ -120,6 +141,7 @@ def decompose(
     *,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
@@ -135,6 +157,7 @@ def decompose(
         reads, for wide data), ``tsqr`` (one read, slower, for ill-conditioned data); ``auto``
         takes ``gram`` up to 6000 features and ``lanczos`` beyond.
     lanczos : when ``lanczos`` stops, and its seed.
+    screening : what becomes of missing values, and of features that hardly vary.
     memory : budget such as ``"2GB"``; half of what is available by default.
     threads : block tasks side by side; all cores by default.
     precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
@@ -142,18 +165,17 @@ def decompose(
 
     Raises
     ------
-    RequestError : k out of range, values not finite, all features constant, fewer than two
-        samples, a budget too small.
+    RequestError : k out of range, values infinite or (unless ``screening`` says what then)
+        missing, no feature that varies, fewer than two samples, a budget too small.
     BrokenError : a chunk is missing or cannot be read.
 
     O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
     """
     matrix = open_matrix(data)
-    lanczos = lanczos or LanczosOptions()
+    lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
     demand = Demand(method=method, memory=memory, threads=threads, precision=precision)
-    factor, _ = compute_factor(
-        matrix, k, None, plan_for(matrix, k, demand, lanczos), lanczos, progress
-    )
+    plan = plan_for(matrix, k, demand, lanczos, screening)
+    factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress)
     return factor
 
 
@@ -171,6 +193,7 @@ def compute_factor(
     h: int | None,
     plan: Plan,
     lanczos_options: LanczosOptions,
+    screening: Screening,
     progress: Progress = SILENT,
 ) -> tuple[Factor, FactorSeconds]:
     """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest."""
@@ -180,27 +203,50 @@ def compute_factor(
             "too_few_samples",
             f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
             "Standardising needs at least two; with samples along the other dimension, say "
-            f"--sample-dim {matrix.feature_dim}.",
+            f"--sample-dims {matrix.feature_dim}.",
         )
     began = time.perf_counter()
     probe = read_probe(matrix)
     belongs = fingerprint(matrix, probe)
+    asked = slice(None) if matrix.asked is None else matrix.asked
+    probe = probe[:, asked]
     scaling = Scaling.from_probe(probe, plan.precision)
+    if screening.missing == "drop-samples":
+        # A feature that varies in the probe may be constant in the samples that are kept.
+        scaling = replace(scaling, unsure=np.arange(matrix.width))
+    reader = _Reader(matrix, plan, screening, probe, progress)
     del probe
-    reader = _Reader(matrix, plan, progress)
-    p, name = matrix.shape[1], matrix.feature_name
+    standardised = reader.standardise
     with blas.all_cores():
         if plan.method == "lanczos":
             leading = lanczos(
-                reader, scaling, p, k=k, h=h, feature_name=name, **vars(lanczos_options)
+                reader,
+                scaling,
+                matrix.width,
+                k=k,
+                h=h,
+                standardise=standardised,
+                **vars(lanczos_options),
             )
         elif plan.method == "tsqr":
-            leading = leading_of_triangle(reader(TSQR(scaling)), scaling, k, name)
+            state = reader(TSQR(scaling))
+            if screening.missing == "mean" and state.moments.missing.any():
+                # A QR cannot take in afterwards what only this read has shown.
+                mean = standardised(state.moments, scaling, np.ones(matrix.width)).mean
+                scaling = scaling.centred(mean)
+                state = reader(TSQR(scaling))
+            leading = leading_of_triangle(state, scaling, k, standardised)
         else:
-            leading = leading_of_gram(reader(Gram(scaling)), scaling, k, name)
+            state_of_gram = reader(Gram(scaling, note_gaps=screening.missing == "mean"))
+            leading = leading_of_gram(state_of_gram, scaling, k, standardised)
+    features = leading.features
+    if matrix.asked is not None:
+        features = features.of_all(matrix.asked, matrix.shape[1])
+    found = vars(leading) | {"features": features, "passes": reader.passes}
     factor = Factor(
-        **vars(leading),
-        sample=RowSample(reader.index, stack(reader.pieces)),
+        **found,
+        sample=_sample(reader, features, screening),
+        screening=screening,
         method=plan.method,
         precision=plan.precision,
         fingerprint=belongs,
@@ -212,26 +258,80 @@ def compute_factor(
 
 
 class _Reader:
-    """Reads all rows once for each kernel that it is given; the first read gathers the sample."""
+    """Reads all rows once for each kernel that it is given; the first read gathers the sample.
 
-    def __init__(self, matrix: Matrix, plan: Plan, progress: Progress) -> None:
+    Kernels see the features asked for, and the samples that the policy for missing values keeps.
+    """
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        plan: Plan,
+        screening: Screening,
+        probe: NDArray[Any],
+        progress: Progress,
+    ) -> None:
         n, p = matrix.shape
-        self.matrix, self.plan, self.progress = matrix, plan, progress
+        self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
         self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
         self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
         self.pieces: list[NDArray[Any]] = []
         self.passes = 0
         self.seconds = 0.0
+        self.complete: NDArray[np.bool_] | None = None
+        if screening.missing == "drop-samples":
+            # A guess at the features that have any value at all.
+            self.complete = (~np.isnan(probe)).any(axis=0)
+        self.nonzero: NDArray[np.int64] | None = None
+        self.dropped = np.empty(0, np.int64)
 
     def __call__(self, kernel: Kernel[State]) -> State:
         began = time.perf_counter()
+        state = self._screened(kernel) if self._screens else self._read(kernel)
+        self.seconds += time.perf_counter() - began
+        return state
+
+    def standardise(
+        self, moments: Moments, scaling: Scaling, variance: NDArray[np.float64], /
+    ) -> Standardised:
+        """Of the features asked for, by what the reads so far have found."""
+        asked, name = self.matrix.asked, self.matrix.feature_name
+        return standardise(
+            moments,
+            scaling,
+            variance,
+            feature_name=name if asked is None else lambda i: name(int(asked[i])),
+            screening=self.screening,
+            nonzero=self.nonzero,
+            dropped=self.dropped,
+        )
+
+    @property
+    def _screens(self) -> bool:
+        restricted = self.matrix.asked is not None or self.complete is not None
+        return restricted or self.screening.min_nonzero > 0
+
+    def _screened(self, kernel: Kernel[State]) -> State:
+        counts = self.screening.min_nonzero > 0 and self.nonzero is None
+        screened = partial(Screened, kernel, self.matrix.width, self.matrix.asked)
+        state: ScreenedState[State] = self._read(screened(self.complete, counts))
+        if self.complete is not None and (state.gaps > 0).any():
+            # Features that the probe had thought empty miss values in rows that were kept.
+            self.complete = state.present > 0
+            if state.gaps[self.complete].any():
+                state = self._read(screened(self.complete, counts))
+        if counts:
+            self.nonzero = state.nonzero
+        if state.dropped:
+            self.dropped = np.concatenate(state.dropped)
+        return state.inner
+
+    def _read(self, kernel: Kernel[State]) -> State:
         self.passes += 1
         self.progress.start(f"read {self.passes}", self.matrix.shape[0])
-        if self.passes == 1:
-            state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
-        else:
-            state = self._run(kernel)
-        self.seconds += time.perf_counter() - began
+        if self.passes > 1:
+            return self._run(kernel)
+        state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
         return state
 
     def _run(self, kernel: Kernel[State]) -> State:
@@ -242,6 +342,18 @@ class _Reader:
             threads=self.plan.threads,
             progress=self.progress.advance,
         )
+
+
+def _sample(reader: _Reader, features: Standardised, screening: Screening) -> RowSample:
+    """The rows gathered, as the policy for missing values leaves them."""
+    index, values = reader.index, stack(reader.pieces)
+    if len(features.dropped):
+        kept = ~np.isin(index, features.dropped)
+        index, values = index[kept], values[kept]
+    if screening.missing == "mean" and features.missing.any():
+        rows, columns = np.nonzero(np.isnan(values))
+        values[rows, columns] = features.mean[columns]
+    return RowSample(index, values)
 
 
 def check_k(k: int, limit: int, what: str = "features") -> None:
@@ -280,11 +392,13 @@ def check_rank(k: int, factor: Factor) -> None:
 def fingerprint(matrix: Matrix, probe: NDArray[Any]) -> dict[str, str]:
     """What a saved factor is compared by: shape, labels, metadata with the probe, chunks."""
     labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
+    asked = "all" if matrix.asked is None else matrix.asked.tolist()
     metadata, *chunks = matrix.inventory()
     values = [metadata.encode(), probe.dtype.str.encode(), np.ascontiguousarray(probe).tobytes()]
     return {
         "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
         "labels": _digest(repr(labels).encode()),
+        "asked": _digest(repr(asked).encode()),
         "values": _digest(*values),
         "chunks": _digest("\n".join(chunks).encode()),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,11 @@ from kmufs_stream.factor_store import load_factor
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.result import Seconds, Selection, groups_of, root_of
+from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
+from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.streaming.plan import Demand, Plan
 from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.subset import write_result
@@ -80,8 +83,10 @@ def select(
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     selection_only: bool = False,
+    keep: str | Sequence[str] | None = None,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
@@ -100,7 +105,9 @@ def select(
     out : where to write the result, a Zarr store; nothing is written by default.
     overwrite : replace an existing result at ``out`` once the new one is complete.
     selection_only : write indices, scores and diagnostics, copy no data.
-    method, lanczos, memory, threads, precision : see :func:`kmufs_stream.decompose`.
+    keep : labels, patterns or ``@FILE``, as of :func:`kmufs_stream.open_matrix`, of features that
+        are always chosen, in place of the lowest scores among what the solver chose.
+    method, lanczos, screening, memory, threads, precision : see :func:`kmufs_stream.decompose`.
 
     Raises
     ------
@@ -111,6 +118,7 @@ def select(
     matrix = open_matrix(data)
     paths = [Path(matrix.source)] if Path(matrix.source).exists() else []
     lanczos = lanczos or LanczosOptions()
+    wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "--keep"))
     if isinstance(factor, str | os.PathLike):
         paths.append(Path(factor))
         factor = load_factor(paths[-1])
@@ -123,6 +131,7 @@ def select(
         selection_only=selection_only,
         method=method,
         lanczos=lanczos,
+        screening=screening,
         memory=memory,
         threads=threads,
         precision=precision,
@@ -132,10 +141,14 @@ def select(
     if target is not None:
         check_output(target, paths, overwrite=overwrite)
     if factor is None:
-        factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress)
+        screening = screening or Screening()
+        factor, spent = compute_factor(
+            matrix, k, h if wanted is None else None, plan, lanczos, screening, progress
+        )
         read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
         check_belongs(factor, matrix)
+        check_screening(factor, screening)
         check_k(k, len(factor.singular_values), "components in this factor")
         check_rank(k, factor)
         read, decomposed, passes = time.perf_counter() - began, 0.0, 0
@@ -144,10 +157,17 @@ def select(
     progress.start("solving", 0)
     solution = solve(factor, k, h, solver, options)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
+    kept = np.empty(0, np.int64)
+    if wanted is not None:
+        kept = usable_positions(factor, matrix, wanted, h)
+        solution = replace(solution, selected=with_kept(solution.selected, kept, scores, h))
     chosen = scores[solution.selected]
     ranks = np.empty(h, np.int64)
     ranks[ranking(chosen, factor.tie)] = np.arange(1, h + 1)
     solved = time.perf_counter()
+    if len(factor.features.dropped):
+        rows = np.delete(np.arange(matrix.shape[0]), factor.features.dropped)
+        matrix = keep_samples(matrix, rows)
     selected = factor.features.usable[solution.selected]
     labels = None if matrix.labels is None else [plain(x) for x in matrix.labels[selected]]
     parameters: dict[str, float | int] = {}
@@ -163,6 +183,7 @@ def select(
         labels=labels,
         scores=chosen,
         ranks=ranks,
+        kept=factor.features.usable[kept],
         objective=float(chosen.sum()),
         optimum=float(np.sort(scores)[-h:].sum()),
         every_score=scores,
@@ -202,13 +223,14 @@ def plan_selection(
     selection_only: bool = False,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
 ) -> Plan:
     """What :func:`select` would run, and its predicted peak memory; nothing is computed."""
     check_solver(solver)
-    p = matrix.shape[1]
+    p = matrix.width
     check_h(h, p)
     demand = Demand(
         h=h,
@@ -219,7 +241,8 @@ def plan_selection(
         threads=threads,
         precision=precision,
     )
-    return plan_for(matrix, k, demand, lanczos or LanczosOptions(), factor)
+    lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
+    return plan_for(matrix, k, demand, lanczos, screening, factor)
 
 
 def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> Solution:
@@ -260,6 +283,7 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
     "labels": "the features have other labels",
+    "asked": "it is of other features (--features, --exclude-features)",
     "values": "the metadata or the values of the rows compared are others",
     "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
 }
@@ -280,6 +304,56 @@ def check_belongs(factor: Factor, matrix: Matrix) -> None:
                 f"The factor does not belong to {matrix.source}: {why}.",
                 "Decompose these data again.",
             )
+
+
+def check_screening(factor: Factor, screening: Screening | None) -> None:
+    """Refuse a factor for which missing values and rare features were dealt with otherwise."""
+    if screening is None or screening == factor.screening:
+        return
+    ours, asked = vars(factor.screening), vars(screening)
+    for name, made in ours.items():
+        if asked[name] != made:
+            option = f"--{name.replace('_', '-')}"
+            raise RequestError(
+                "wrong_factor",
+                f"The factor was made with {option} {made}, not {asked[name]}.",
+                f"Leave {option} out, or decompose again with it.",
+            )
+
+
+def usable_positions(
+    factor: Factor, matrix: Matrix, wanted: NDArray[np.int64], h: int
+) -> NDArray[np.int64]:
+    """Where the features to keep are among the usable ones."""
+    features = factor.features
+    for reason, index in features.excluded.items():
+        lost = np.intersect1d(wanted, index)
+        if len(lost):
+            raise RequestError(
+                "bad_keep",
+                f"--keep asks for {matrix.feature_name(int(lost[0]))}, which is left out: "
+                f"{reason.replace('_', ' ')}.",
+                "Leave it out of --keep.",
+            )
+    if len(wanted) > h:
+        raise RequestError(
+            "bad_keep",
+            f"--keep asks for {len(wanted)} features, h is {h}.",
+            f"Give --h {len(wanted)} or more, or keep fewer.",
+        )
+    return np.searchsorted(features.usable, wanted)
+
+
+def with_kept(
+    selected: NDArray[np.int64], kept: NDArray[np.int64], scores: NDArray[np.float64], h: int
+) -> NDArray[np.int64]:
+    """The kept features and the best of the others that were selected, h in all, ascending.
+
+    Of the model's optimum this makes the best choice that holds the kept ones.
+    """
+    others = np.setdiff1d(selected, kept)
+    best = others[ranking(scores[others], 0.0)][: h - len(kept)]
+    return np.sort(np.concatenate([kept, best]))
 
 
 def ambiguous_at(scores: NDArray[np.float64], h: int, error: float) -> NDArray[np.int64]:

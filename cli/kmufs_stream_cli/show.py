@@ -69,7 +69,7 @@ def excluded(reasons: Mapping[str, Sequence[int]], name: Mapping[int, str]) -> s
     for reason, index in reasons.items():
         first = ", ".join(name.get(i, str(i)) for i in index[:NAMED])
         more = ", ..." if len(index) > NAMED else ""
-        said.append(f"{len(index):,} {reason} ({first}{more})")
+        said.append(f"{len(index):,} {reason.replace('_', ' ')} ({first}{more})")
     return "; ".join(said) or "none"
 
 
@@ -86,6 +86,7 @@ def command(name: str, data: str, **options: object) -> str:
     words = ["kmufs-stream", name, data]
     for option, value in options.items():
         if value is not None and value is not False:
-            words.append("--" + option.replace("_", "-"))
-            words += [] if value is True else [str(value)]
+            for each in value if isinstance(value, list) else [value]:
+                words.append("--" + option.replace("_", "-"))
+                words += [] if each is True else [str(each)]
     return shlex.join(words)

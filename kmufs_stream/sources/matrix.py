@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,6 +48,12 @@ class Matrix:
     encoded : values, coordinates and attributes stand as a store encodes them (CF).
     inventory : lists what identifies the stored data beyond its shape (metadata and chunks);
         raises BrokenError if stored pieces are missing. May take a while on a large store.
+    chunk_cells : numbers in the smallest piece that can be decoded alone; 0 for
+        ``chunk_rows * chunk_columns``.
+    stacked : rows are put together from an array of more dimensions, which takes a copy.
+    guessed : nobody said which dimension holds the samples.
+    asked : source indices, ascending, of the features that take part; None for all.
+    held_bytes : what the reader itself keeps in memory.
     """
 
     rows: Rows
@@ -69,6 +75,11 @@ class Matrix:
     in_memory: bool
     encoded: bool
     inventory: Callable[[], list[str]]
+    chunk_cells: int = 0
+    stacked: bool = False
+    guessed: bool = False
+    asked: NDArray[np.int64] | None = None
+    held_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.shape[1] == 0:
@@ -77,6 +88,22 @@ class Matrix:
                 f"{self.name!r} in {self.source} has no features: its shape is {self.shape}.",
                 "A samples x features table is needed.",
             )
+
+    @property
+    def width(self) -> int:
+        """How many features take part."""
+        return self.shape[1] if self.asked is None else len(self.asked)
+
+    @property
+    def hint(self) -> str | None:
+        """What to say where samples and features may have been mixed up."""
+        n, p = self.shape
+        if not self.guessed or p <= n:
+            return None
+        return (
+            f"wider than tall, {n:,} samples x {p:,} features: if the samples lie along "
+            f"{self.feature_dim!r}, say --sample-dims {self.feature_dim}"
+        )
 
     def feature_name(self, index: int) -> str:
         """Feature ``index`` as people are shown it: its label and its number."""
@@ -102,6 +129,8 @@ def describe(metadata: Any) -> str:
     return json.dumps(metadata, sort_keys=True, default=str)
 
 
+BARE_DIMS: tuple[str, ...] = ("sample", "feature")  # of 2-d arrays without names
+
 KINDS = {
     "c": "complex numbers",
     "m": "time spans",
@@ -119,16 +148,13 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
 
 
 def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse what is not a 2-d table of real numbers."""
-    if len(shape) != 2:
-        stacking = (
-            "Stacking dimensions is planned; until then write a stacked 2-d variable "
-            "(xarray: da.stack(feature=[...])), or choose another with --variable."
-            if len(shape) > 2
-            else "A samples x features table is needed; choose another with --variable."
-        )
+    """Refuse what is not an array of real numbers of two or more dimensions."""
+    if len(shape) < 2:
         raise RequestError(
-            "not_2d", f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.", stacking
+            "not_2d",
+            f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.",
+            "A samples x features table is needed; choose another with --variable, or say "
+            "--features-from-variables where every variable of a dataset is a feature.",
         )
     if not is_numeric(dtype):
         raise RequestError(
@@ -137,30 +163,6 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
             "Real numbers are needed: bool, integer or floating point."
             + (" Take the real part or the modulus first." if dtype.kind == "c" else ""),
         )
-
-
-def orient(
-    dims: tuple[str, str], sample_dim: str | None, feature_dim: str | None, name: str
-) -> tuple[str, str, bool]:
-    """Which dimension holds the samples: the first, unless either is named.
-
-    Returns the sample dimension, the feature dimension, and whether the array is transposed.
-    """
-    for option, wanted in (("--sample-dim", sample_dim), ("--feature-dim", feature_dim)):
-        if wanted is not None and wanted not in dims:
-            raise RequestError(
-                "unknown_dimension",
-                f"{name!r} has no dimension {wanted!r} ({option}).",
-                f"Its dimensions are {dims[0]!r} and {dims[1]!r}.",
-            )
-    if sample_dim is not None and sample_dim == feature_dim:
-        raise RequestError(
-            "same_dimension",
-            f"--sample-dim and --feature-dim are both {sample_dim!r}.",
-            f"The dimensions are {dims[0]!r} and {dims[1]!r}; naming one is enough.",
-        )
-    transposed = sample_dim == dims[1] or feature_dim == dims[0]
-    return (dims[1], dims[0], True) if transposed else (dims[0], dims[1], False)
 
 
 def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
@@ -172,8 +174,18 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
         along = [feature_dim]
     if len(along) != 1:
         return None
-    stored = frame[along[0]].variable
+    return decoded_values(frame[along[0]].variable)
+
+
+def decoded_values(stored: xr.Variable) -> NDArray[Any]:
+    """A coordinate's values: times and packed numbers as what they stand for."""
     try:
         return np.asarray(xr.decode_cf(xr.Dataset({"labels": stored}))["labels"].values)
     except ValueError:  # time units that nobody knows: the numbers then are the labels
         return np.asarray(stored.values)
+
+
+def joined(rows: Iterable[Iterable[Any]], count: int) -> NDArray[Any]:
+    """Labels of stacked features: the labels of the dimensions, one after the other."""
+    texts = (", ".join(str(plain(x)) for x in levels) for levels in rows)
+    return np.fromiter(texts, dtype=object, count=count)

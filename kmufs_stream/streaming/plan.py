@@ -35,7 +35,11 @@ DECODED_AT_ONCE = 10  # chunks that zarr fetches and decodes together, per read
 
 @dataclass(frozen=True)
 class Table:
-    """The facts about a matrix that a plan follows from; see Matrix for their meaning."""
+    """The facts about a matrix that a plan follows from; see Matrix for their meaning.
+
+    ``width`` is 0 for all features; ``copies`` are those that reading and screening make of a
+    block.
+    """
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -44,22 +48,32 @@ class Table:
     chunk_columns: int
     shard_rows: int
     in_memory: bool
+    chunk_cells: int = 0
+    width: int = 0
+    copies: int = 0
+    held_bytes: int = 0
 
     @property
     def row_bytes(self) -> int:
         return self.shape[1] * self.dtype.itemsize
 
+    @property
+    def columns(self) -> int:
+        """Features that take part."""
+        return self.width or self.shape[1]
+
     def read_bytes(self, rows: int) -> int:
         """Peak bytes of reading ``rows`` rows: the rows, and the chunks decoded on the way."""
+        copied = self.copies * rows * self.row_bytes
         if self.in_memory:
-            return 0
+            return copied
         p, itemsize = self.shape[1], self.stored_itemsize
         wide = -(-p // self.chunk_columns) * self.chunk_columns
         covered = -(-rows // self.chunk_rows) * self.chunk_rows * wide * itemsize
-        chunk = self.chunk_rows * self.chunk_columns * itemsize
+        chunk = (self.chunk_cells or self.chunk_rows * self.chunk_columns) * itemsize
         decoding = 2 * min(DECODED_AT_ONCE * chunk, covered)
         unpacked = rows * self.row_bytes if itemsize != self.dtype.itemsize else 0
-        return rows * p * itemsize + decoding + unpacked
+        return rows * p * itemsize + decoding + unpacked + copied
 
 
 @dataclass(frozen=True)
@@ -235,7 +249,7 @@ def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[s
                 f"Choose one of auto, {', '.join(costs)}.",
             )
         return [method], {other: f"{method} was asked for" for other in costs if other != method}
-    p = table.shape[1]
+    p = table.columns
     rejected = {"tsqr": "runs only when asked for"}
     if p <= GRAM_FEATURES:
         return ["gram", "lanczos"], {**rejected, "lanczos": "one read is enough: gram"}
@@ -292,7 +306,8 @@ class _Sizing:
         self.copy = 3 * copied + table.read_bytes(rows) if demand.copies else 0
         # The sample is stacked from a block's rows at a time.
         self.sample += rows * table.row_bytes
-        self.fixed = {"probe": BASELINE + probe}
+        self.baseline = BASELINE + table.held_bytes
+        self.fixed = {"probe": self.baseline + probe}
 
     def live_states(self, threads: int) -> int:
         """Partition states that are alive at once: being folded, merged, or waiting to be."""
@@ -300,11 +315,11 @@ class _Sizing:
 
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost
-        kept = BASELINE + self.sample + cost.kept
+        kept = self.baseline + self.sample + cost.kept
         states = self.live_states(threads) * cost.state
         return self.fixed | {
-            "pass": BASELINE + self.sample + cost.driver + threads * self.block + states,
-            "factor": BASELINE + self.sample + cost.finish,
+            "pass": self.baseline + self.sample + cost.driver + threads * self.block + states,
+            "factor": self.baseline + self.sample + cost.finish,
             "solver": kept + self.demand.solver_bytes,
             "write": kept + threads * self.copy,
         }
@@ -367,7 +382,10 @@ def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give --memory {-(-peak // MB)}MB or more"
     if sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
-        remedy += "; one chunk spans all rows, chunks of fewer rows would need less"
+        remedy += (
+            "; or, as one chunk spans all rows, write them in chunks of fewer with "
+            "kmufs-stream rechunk IN OUT"
+        )
     return RequestError(
         "does_not_fit",
         f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -79,8 +79,13 @@ class Scaling:
         scale = np.clip(_power_of_two(np.where(varies, std, 1.0)), 1 / limit, limit)
         return cls(shift, scale, np.flatnonzero(~varies), precision)
 
-    def apply(self, x: NDArray[Any], precision: Precision) -> Floats:
-        """One block, (rows, p), as b = (x - shift) / scale."""
+    def centred(self, mean: NDArray[np.float64]) -> Scaling:
+        """Shifted by the mean, as near as the precision holds it: what is missing then is 0."""
+        shift = np.nan_to_num(mean).astype(self.precision).astype(np.float64)
+        return replace(self, shift=shift)
+
+    def apply(self, x: NDArray[Any], precision: Precision, *, gaps: bool = False) -> Floats:
+        """One block, (rows, p), as b = (x - shift) / scale; with ``gaps``, 0 where x is missing."""
         rows, p = x.shape
         dtype = np.dtype(precision)
         # Wider data than the products are shifted before they are rounded.
@@ -96,19 +101,24 @@ class Scaling:
                 else:
                     np.subtract(slab, shift, out=out, dtype=work, casting="unsafe")
                 out *= inverse
+                if gaps:
+                    out[np.isnan(slab)] = 0.0
         return scaled
 
     def range_of_unsure(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Smallest and largest values, (u,) each and in x's dtype, of the unsure features."""
+        """Smallest and largest values, (u,) each and in x's dtype, of the unsure features.
+
+        NaN where all are missing.
+        """
         if not len(self.unsure):
             return x[0, :0], x[0, :0]
         lows, highs = [], []
         step = max(SLAB_BYTES // (len(self.unsure) * x.dtype.itemsize), 8)
         for a in range(0, len(x), step):
             slab = x[a : a + step, self.unsure]
-            lows.append(slab.min(axis=0))
-            highs.append(slab.max(axis=0))
-        return np.min(lows, axis=0), np.max(highs, axis=0)
+            lows.append(np.fmin.reduce(slab, axis=0))
+            highs.append(np.fmax.reduce(slab, axis=0))
+        return np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)
 
     def float32_holds(
         self,

@@ -10,6 +10,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor, Matrix
@@ -19,8 +20,9 @@ H = 100  # features in the example of what to type next
 BAR = 30  # letters of the longest
 
 
+@on_table
 def decompose(
-    data: options.Data,
+    table: TableOptions,
     k: options.K,
     out: Annotated[
         str,
@@ -31,11 +33,6 @@ def decompose(
             rich_help_panel=options.OUTPUT,
         ),
     ],
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dim: options.SampleDim = None,
-    feature_dim: options.FeatureDim = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
@@ -49,27 +46,21 @@ def decompose(
     debug: options.Debug = False,
 ) -> None:
     """Read DATA once and keep its factor: select then answers every k up to K from it at once."""
-    from kmufs_stream import LanczosOptions, open_matrix, save_factor
+    from kmufs_stream import LanczosOptions, save_factor
     from kmufs_stream import decompose as run
     from kmufs_stream.output import check_output
 
     began = time.perf_counter()
-    matrix = open_matrix(
-        data,
-        variable=variable,
-        group=group,
-        sample_dim=sample_dim,
-        feature_dim=feature_dim,
-        fill_missing_chunks=fill_missing_chunks,
-    )
+    matrix = table.open()
     target = Path(out)
-    check_output(target, [Path(data)], overwrite=overwrite)
+    check_output(target, [Path(table.data)], overwrite=overwrite)
     with shown(verbose=verbose, json=json) as progress:
         factor = run(
             matrix,
             k,
             method=method,
             lanczos=LanczosOptions(tol, max_passes, seed),
+            screening=table.screening(),
             memory=memory,
             threads=threads,
             precision=precision,
@@ -84,15 +75,11 @@ def decompose(
         _show(factor, matrix, summary)
         again = show.command(
             "select",
-            data,
+            table.data,
             factor=out,
             k=k,
             h=H if summary["usable"] > H else k,
-            variable=variable,
-            group=group,
-            sample_dim=sample_dim,
-            feature_dim=feature_dim,
-            fill_missing_chunks=fill_missing_chunks,
+            **table.typed(),
         )
         show.next_command(show.console(), again)
 

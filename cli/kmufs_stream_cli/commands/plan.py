@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from kmufs_stream_cli import options, show
+from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
@@ -12,14 +14,11 @@ if TYPE_CHECKING:
 NAMED = 5  # labels that are shown
 
 
+@on_table
 def plan(
-    data: options.Data,
+    table: TableOptions,
     k: options.K,
     h: options.H,
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dim: options.SampleDim = None,
-    feature_dim: options.FeatureDim = None,
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
@@ -33,11 +32,9 @@ def plan(
     debug: options.Debug = False,
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
-    from kmufs_stream import LanczosOptions, load_factor, open_matrix, plan_selection
+    from kmufs_stream import LanczosOptions, load_factor, plan_selection
 
-    matrix = open_matrix(
-        data, variable=variable, group=group, sample_dim=sample_dim, feature_dim=feature_dim
-    )
+    matrix = table.open()
     made = plan_selection(
         matrix,
         k,
@@ -47,6 +44,7 @@ def plan(
         selection_only=selection_only,
         method=method,
         lanczos=LanczosOptions(tol, max_passes),
+        screening=table.screening(),
         memory=memory,
         threads=threads,
         precision=precision,
@@ -68,13 +66,10 @@ def plan(
     )
     again = show.command(
         "select",
-        data,
+        table.data,
         k=k,
         h=h,
-        variable=variable,
-        group=group,
-        sample_dim=sample_dim,
-        feature_dim=feature_dim,
+        **table.typed(),
         solver=solver if solver != "admm" else None,
         factor=factor,
         selection_only=selection_only,
@@ -97,12 +92,14 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     if matrix.stored_dtype != matrix.dtype:
         dtype += f", stored as {matrix.stored_dtype}"
     shards = f", in shards of {matrix.shard_rows:,} rows"
-    whole = "; one chunk spans all samples, so the whole table is one block"
+    again = shlex.join(["kmufs-stream", "rechunk", matrix.source, "OUT"])
+    whole = f"; one chunk spans all samples, so the whole table is one block: {again}"
+    part = "" if matrix.asked is None else f", of which {matrix.width:,} take part"
     return [
         (
             "shape",
             f"{samples:,} samples ({matrix.sample_dim}) x {features:,} features "
-            f"({matrix.feature_dim})",
+            f"({matrix.feature_dim}){part}" + (f"; {matrix.hint}" if matrix.hint else ""),
         ),
         ("dtype", dtype),
         (
@@ -146,6 +143,7 @@ def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[st
         "variable": matrix.name,
         "samples": matrix.shape[0],
         "features": matrix.shape[1],
+        "taking_part": matrix.width,
         "sample_dim": matrix.sample_dim,
         "feature_dim": matrix.feature_dim,
         "dtype": str(matrix.dtype),
