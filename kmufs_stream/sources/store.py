@@ -169,23 +169,23 @@ def _choose(
             f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
             f"Choose one with --variable, for instance --variable {next(iter(candidates))}.",
         )
+    below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
+    deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
+    if deeper:
+        raise RequestError(
+            "no_table",
+            f"{path} holds no table at its top; deeper there are {_listing(deeper)}.",
+            f"Choose a group, for instance --group {next(iter(deeper)).rpartition('/')[0]}.",
+        )
     if len(arrays) == 1:
         return next(iter(arrays.values()))  # refused below, with the reason
-    if arrays:
+    if below:
         raise RequestError(
             "no_table",
             f"{path} holds no numeric variable of two or more dimensions; it holds "
-            f"{_listing(arrays)}.",
+            f"{_listing(below)}.",
             "Choose one with --variable, or say --features-from-variables where every variable "
             "is a feature.",
-        )
-    below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
-    if below:
-        inside = next((n for n, a in below.items() if a.ndim >= 2), next(iter(below)))
-        raise RequestError(
-            "no_table",
-            f"{path} holds no array at its top; deeper there are {_listing(below)}.",
-            f"Choose a group, for instance --group {inside.rpartition('/')[0]}.",
         )
     raise RequestError(
         "empty_group", f"{path} is an empty Zarr group.", "Give a store that holds a 2-d variable."
