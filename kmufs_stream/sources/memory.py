@@ -67,7 +67,7 @@ def open_dataarray(
     # Stores keep the levels of an index, not their product.
     array = array.reset_index([d for d in array.dims if d in multi])
     dims = tuple(map(str, array.dims))
-    stacking = arrange(dims, array.shape, sample_dims, feature_dims, name)
+    stacking = arrange(dims, array.shape, sample_dims, feature_dims, f"{name!r} in {source}")
     variable = array.variable
     chunks = _chunks(variable, stacking)
     frame = array.coords.to_dataset().reset_coords(drop=False).set_coords(list(array.coords))

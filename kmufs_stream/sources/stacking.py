@@ -156,9 +156,13 @@ def arrange(
     shape: Sequence[int],
     sample_dims: Names,
     feature_dims: Names,
-    name: str,
+    what: str,
 ) -> Stacking:
     """Which dimensions hold what: of two the first holds the samples, unless either is named.
+
+    Parameters
+    ----------
+    what : the array, as people are told of it.
 
     Raises RequestError for unknown names, and where more dimensions are not told apart.
     """
@@ -170,7 +174,7 @@ def arrange(
             if dim not in dims:
                 raise RequestError(
                     "unknown_dimension",
-                    f"{name!r} has no dimension {dim!r} ({option}).",
+                    f"{what} has no dimension {dim!r} ({option}).",
                     f"Its dimensions are {', '.join(map(repr, dims))}.",
                 )
     both = [dim for dim in dims if (samples + features).count(dim) > 1]
@@ -185,7 +189,7 @@ def arrange(
         if len(dims) > 2:
             raise RequestError(
                 "which_dimensions",
-                f"{name!r} is {len(dims)}-d ({sizes}): which dimensions hold the samples?",
+                f"{what} is {len(dims)}-d ({sizes}): which dimensions hold the samples?",
                 f"Say it, for instance --sample-dims {dims[0]} (the features are then "
                 f"{' x '.join(dims[1:])}), or --feature-dims {dims[0]}.",
             )
@@ -197,7 +201,7 @@ def arrange(
         what = f"{', '.join(map(repr, rest))} in neither" if rest else "none left for the others"
         raise RequestError(
             "which_dimensions",
-            f"--sample-dims and --feature-dims share out the dimensions of {name!r} ({sizes}): "
+            f"--sample-dims and --feature-dims share out the dimensions of {what} ({sizes}): "
             f"there is {what}.",
             "Name those of the samples, or those of the features; the rest are the others.",
         )

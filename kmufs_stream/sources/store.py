@@ -231,7 +231,7 @@ def _matrix(
     dims = dimension_names(array, datasets)
     if dims is None:
         dims = BARE_DIMS if array.ndim == 2 else tuple(f"dim_{i}" for i in range(array.ndim))
-    stacking = arrange(dims, array.shape, sample_dims, feature_dims, name)
+    stacking = arrange(dims, array.shape, sample_dims, feature_dims, f"{name!r} in {source}")
     frame = coordinates(datasets, name, dict(zip(dims, array.shape, strict=True)))
     frame = stack_frame(frame, stacking)
     attrs = attributes(array, datasets)
