@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 import xarray as xr
 import zarr
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import BrokenError
 
 
 def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
@@ -50,6 +54,26 @@ def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple
     if not names or None in names or len(set(names)) != array.ndim:
         return None
     return tuple(map(str, names))
+
+
+def check_text(labels: NDArray[Any] | None) -> None:
+    """Raise UnicodeError for text that is none: damaged labels may be read and fail later."""
+    if labels is not None and labels.dtype.kind in "OUT":
+        for label in labels:
+            str(label).encode("utf-8").decode("utf-8")
+
+
+@contextlib.contextmanager
+def coordinates_read(source: str) -> Iterator[None]:
+    """Say of whatever fails inside that it was a coordinate."""
+    try:
+        yield
+    except Exception as error:
+        raise BrokenError(
+            "corrupt_coordinate",
+            f"A coordinate in {source} cannot be read: {type(error).__name__}: {error}",
+            "Restore it from the data's origin, or take it out of the store.",
+        ) from error
 
 
 def coordinates(

@@ -12,8 +12,15 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream.sources.frame import attributes, coordinates, dimension_names, open_datasets
+from kmufs_stream.errors import KmufsError, RequestError
+from kmufs_stream.sources.frame import (
+    attributes,
+    check_text,
+    coordinates,
+    coordinates_read,
+    dimension_names,
+    open_datasets,
+)
 from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, is_numeric
 from kmufs_stream.sources.stacking import Names, arrange, named, stack_frame, stacked_labels
 from kmufs_stream.sources.stored import Inventory, StoredRows, packing, place
@@ -47,6 +54,32 @@ def open_store(
         raise RequestError(
             "not_found", f"{path} does not exist.", "Give the path of a Zarr store (a folder)."
         )
+    try:
+        return _open(
+            path,
+            variable,
+            group,
+            sample_dims,
+            feature_dims,
+            features_from_variables=features_from_variables,
+            fill_missing_chunks=fill_missing_chunks,
+        )
+    except KmufsError:
+        raise
+    except Exception as error:  # what damaged metadata lead to in zarr and xarray may be anything
+        raise _bad_metadata(path, error) from error
+
+
+def _open(
+    path: str,
+    variable: str | None,
+    group: str | None,
+    sample_dims: Names,
+    feature_dims: Names,
+    *,
+    features_from_variables: bool,
+    fill_missing_chunks: bool,
+) -> Matrix:
     node = _open_node(path, group)
     if isinstance(node, zarr.Array) and _stands_in_dataset(node, path):
         name = Path(path).resolve().name
@@ -112,11 +145,15 @@ def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
             "Give the folder that holds one of these files.",
         ) from None
     except Exception as error:
-        raise RequestError(
-            "bad_metadata",
-            f"The Zarr metadata of {where} cannot be read: {type(error).__name__}: {error}",
-            "The metadata is damaged or of an unknown kind; write the store again.",
-        ) from error
+        raise _bad_metadata(where, error) from error
+
+
+def _bad_metadata(where: str, error: Exception) -> RequestError:
+    return RequestError(
+        "bad_metadata",
+        f"The Zarr metadata of {where} cannot be read: {type(error).__name__}: {error}",
+        "The metadata is damaged or of an unknown kind; write the store again.",
+    )
 
 
 def _is_zarr(path: str) -> bool:
@@ -142,14 +179,7 @@ def _choose(
     dims: set[str],
 ) -> zarr.Array[Any]:
     """The variable asked for, or the only numeric one of two dimensions, or of those named."""
-    try:
-        arrays = dict(sorted(group.arrays()))
-    except Exception as error:
-        raise RequestError(
-            "bad_metadata",
-            f"The Zarr metadata of {path} cannot be read: {type(error).__name__}: {error}",
-            "The metadata is damaged or of an unknown kind; write the store again.",
-        ) from error
+    arrays = dict(sorted(group.arrays()))
     if variable is not None:
         if variable not in arrays:
             close = difflib.get_close_matches(variable, arrays, n=1)
@@ -228,18 +258,29 @@ def _matrix(
 ) -> Matrix:
     name = array.basename or "data"
     check_table(name, source, array.shape, np.dtype(array.dtype))
+    if 0 in array.chunks and 0 not in array.shape:
+        raise RequestError(
+            "bad_metadata",
+            f"The Zarr metadata of {name!r} in {source} say chunks of {array.chunks}.",
+            "The metadata is damaged; write the store again.",
+        )
     dims = dimension_names(array, datasets)
     if dims is None:
         dims = BARE_DIMS if array.ndim == 2 else tuple(f"dim_{i}" for i in range(array.ndim))
     stacking = arrange(dims, array.shape, sample_dims, feature_dims, f"{name!r} in {source}")
     frame = coordinates(datasets, name, dict(zip(dims, array.shape, strict=True)))
-    frame = stack_frame(frame, stacking)
+    with coordinates_read(source):
+        frame = stack_frame(frame, stacking)
+        labels = stacked_labels(frame, stacking)
+        check_text(labels)
     attrs = attributes(array, datasets)
     rows = StoredRows(array, stacking, packing(array, attrs))
+    dtype = rows.read(0, 0).dtype
+    check_table(name, source, array.shape, dtype)
     return Matrix(
         rows=rows,
         shape=stacking.table,
-        dtype=rows.read(0, 0).dtype,
+        dtype=dtype,
         stored_dtype=np.dtype(array.dtype),
         chunk_rows=stacking.unit_rows(array.chunks),
         chunk_columns=stacking.chunk_columns(array.chunks),
@@ -251,7 +292,7 @@ def _matrix(
         transposed=stacking.transposed,
         frame=frame,
         attrs=attrs,
-        labels=stacked_labels(frame, stacking),
+        labels=labels,
         source=source,
         zarr_format=array.metadata.zarr_format,
         in_memory=False,

@@ -6,12 +6,15 @@ import itertools
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import xarray as xr
 import zarr
+import zarr.codecs
 import zarr.core.sync
 from numpy.typing import NDArray
 
@@ -79,12 +82,12 @@ def packing(array: zarr.Array[Any], attrs: dict[str, Any]) -> dict[str, Any]:
     """The CF attributes under which stored numbers differ from the values they stand for.
 
     In format 2 xarray keeps ``_FillValue`` as the array's fill value, where 0 may be nothing but
-    Zarr's default: it then marks missing values only in packed data.
+    Zarr's default: it then marks missing values only in packed data. Booleans miss none.
     """
     found = {key: attrs[key] for key in CF_PACKING if key in attrs}
     packed = "scale_factor" in found or "add_offset" in found
     only_fill = array.metadata.zarr_format == 2 and "_FillValue" not in array.attrs
-    if only_fill and not packed and not array.fill_value:
+    if only_fill and not packed and (not array.fill_value or array.dtype.kind == "b"):
         found.pop("_FillValue", None)
     return {k: v for k, v in found.items() if not (isinstance(v, float | np.floating) and v != v)}
 
@@ -105,27 +108,53 @@ class Inventory:
     def __call__(self) -> list[str]:
         stored = _stored_keys(self.array)
         if not self.fill_missing_chunks:
-            missing = [key for _, key in cells(self.array) if key not in stored]
-            if missing:
+            # Found soon, even where damaged metadata tell of more chunks than can be counted.
+            missing = next((key for _, key in cells(self.array) if key not in stored), None)
+            if missing is not None:
                 raise BrokenError(
                     "missing_chunk",
-                    f"chunk {missing[0]} of {place(self.array)} is not there "
-                    f"({len(missing)} missing in all); Zarr would read {self.array.fill_value} "
+                    f"chunk {missing} of {place(self.array)} is not there ({len(stored)} of "
+                    f"{prod(_grid(self.array))} are); Zarr would read {self.array.fill_value} "
                     "instead.",
                     "Restore what is missing; or, if it was left out because it holds nothing but "
                     "that value, say --fill-missing-chunks.",
                 )
+        for key in sorted(stored):
+            _check_length(self.array, key)
         chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
         return [describe(self.array.metadata.to_dict()), *chunks]
+
+
+def _check_length(array: zarr.Array[Any], key: str) -> None:
+    """Refuse a chunk shorter than Blosc's header says: Blosc would read past its end."""
+    last = array.compressors[-1:] if array.shards is None else ()
+    blosc = any(isinstance(codec, numcodecs.Blosc | zarr.codecs.BloscCodec) for codec in last)
+    store = array.store
+    if not blosc or not isinstance(store, zarr.storage.LocalStore):
+        return
+    path = Path(store.root, array.path, key)
+    with path.open("rb") as file:
+        header = file.read(16)
+    needed, there = int.from_bytes(header[12:16], "little"), path.stat().st_size
+    if len(header) < 16 or there < needed:
+        raise BrokenError(
+            "corrupt_chunk",
+            f"chunk {key} of {place(array)} is cut off: {there} bytes of {max(needed, 16)}.",
+            "Restore that chunk from the data's origin (or write the store again), then rerun.",
+        )
 
 
 def cells(array: zarr.Array[Any]) -> Iterator[tuple[tuple[slice, ...], str]]:
     """Every stored object of the array (chunk, or shard): its region and its key."""
     unit = array.shards or array.chunks
-    counts = [-(-extent // step) for extent, step in zip(array.shape, unit, strict=True)]
-    for cell in itertools.product(*map(range, counts)):
+    for cell in itertools.product(*map(range, _grid(array))):
         region = tuple(slice(i * s, (i + 1) * s) for i, s in zip(cell, unit, strict=True))
         yield region, array.metadata.encode_chunk_key(cell)
+
+
+def _grid(array: zarr.Array[Any]) -> list[int]:
+    unit = array.shards or array.chunks
+    return [-(-extent // step) for extent, step in zip(array.shape, unit, strict=True)]
 
 
 def _stored_keys(array: zarr.Array[Any]) -> dict[str, str]:
