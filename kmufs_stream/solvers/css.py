@@ -33,8 +33,9 @@ def css(components: Float, eigenvalues: Float, rows: Rows, h: int, *, tolerance:
     Returns
     -------
     Solution
-        ``solver_objective`` is ``||proj_span(chosen) Q_k||_F^2``, k at most. Once nothing is left
-        to gain, the highest scores fill up.
+        ``solver_objective`` is ``||proj_span(chosen) Q_k||_F^2``, k at most;
+        ``history["solver_objective"]`` has it after each step. Once nothing is left to gain, the
+        highest scores fill up.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def css(components: Float, eigenvalues: Float, rows: Rows, h: int, *, tolerance:
     factor = np.empty((h, p))  # row t: the t-th chosen feature, deflated, against all
     free = np.ones(p, dtype=bool)
     selected = np.empty(h, np.int64)
-    explained = 0.0
+    explained = np.zeros(h + 1)
     for step in range(h):
         gains = np.zeros(p)
         able = free & (left > SPANNED)
@@ -68,6 +69,7 @@ def css(components: Float, eigenvalues: Float, rows: Rows, h: int, *, tolerance:
         if best <= SPANNED:
             rest = ranking(np.where(free, scores, -1.0), tolerance)[: h - step]
             selected[step:] = rest
+            explained[step + 1 :] = explained[step]
             break
         chosen = int(np.flatnonzero(gains >= best * (1 - tolerance))[0])
         row = rows(np.array([chosen]))[0] - factor[:step, chosen] @ factor[:step]
@@ -75,15 +77,16 @@ def css(components: Float, eigenvalues: Float, rows: Rows, h: int, *, tolerance:
         factor[step] = row / root
         targets -= np.outer(factor[step], targets[chosen] / root)
         left -= factor[step] ** 2
-        explained += gains[chosen]
+        explained[step + 1] = explained[step] + gains[chosen]
         selected[step] = chosen
         free[chosen] = False
     return Solution(
         selected=np.sort(selected),
-        solver_objective=float(explained),
+        solver_objective=float(explained[-1]),
         iterations=h,
         converged=True,
         primal_residuals=None,
+        history={"solver_objective": explained[1:]},
     )
 
 
