@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from kmufs_stream.streaming.scaling import Precision, Scaling
 
 CONSTANT = "constant"
 NAMED_AT_MOST = 5
+SAMPLE_BLOCK = 2**20  # numbers in a block of the row sample
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,18 @@ class Factor(Leading):
         """Bytes of its arrays, the row sample aside."""
         square = 0 if self.correlation is None else self.correlation.nbytes
         return square + 3 * self.components.nbytes
+
+    def sample_blocks(self) -> Iterator[NDArray[np.float64]]:
+        """The row sample, standardised, usable features, in blocks of some MB; missing is 0."""
+        features, values = self.features, self.sample.values
+        usable = features.usable
+        mean, std = features.mean[usable], features.std[usable]
+        rows = max(SAMPLE_BLOCK // len(usable), 1)
+        for start in range(0, len(values), rows):
+            block = values[start : start + rows, usable].astype(np.float64)
+            block -= mean
+            block /= std
+            yield np.nan_to_num(block, copy=False, nan=0.0)
 
     @property
     def tie(self) -> float:

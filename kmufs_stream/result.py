@@ -80,6 +80,11 @@ class Selection:
             f"{self.solver}, {self.objective / self.optimum:.1%} of the optimum>"
         )
 
+    @property
+    def solver_objective(self) -> float:
+        """What the solver maximises, at this choice; see the solver's docstring."""
+        return self.solution.solver_objective
+
     @cached_property
     def dataset(self) -> xr.Dataset:
         """The result's root: selected columns, lazily read, with scores and provenance."""
@@ -102,7 +107,7 @@ class Selection:
             "scores": self.scores.tolist(),
             "objective": self.objective,
             "optimum": self.optimum,
-            "solver_objective": solution.solver_objective,
+            "solver_objective": self.solver_objective,
             "iterations": solution.iterations,
             "converged": solution.converged,
             "primal_residuals": (
@@ -142,7 +147,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         **{f"solver_{name}": value for name, value in result.parameters.items()},
         "objective": result.objective,
         "optimum": result.optimum,
-        "solver_objective": solution.solver_objective,
+        "solver_objective": result.solver_objective,
         "iterations": solution.iterations,
         "converged": int(solution.converged),
         "ambiguous": len(result.ambiguous),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,19 +22,33 @@ from kmufs_stream.decomposition import (
     plan_for,
 )
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.result import Seconds, Selection, groups_of, root_of
-from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
+from kmufs_stream.solvers import (
+    Solution,
+    admm,
+    admm_bytes,
+    consensus,
+    consensus_bytes,
+    css,
+    css_bytes,
+    exact,
+    factor_rows,
+    feature_scores,
+    joint,
+    joint_bytes,
+    kept_rows,
+    ranking,
+)
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.streaming.plan import Demand, Plan
+from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.subset import write_result
-
-SOLVERS = ("admm", "exact")
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,21 @@ class AdmmOptions:
             )
 
 
+SOLVERS: dict[str, Callable[[int, int, int, int], int]] = {
+    "admm": lambda p, k, h, m: admm_bytes(p, k, h),
+    "exact": lambda p, k, h, m: 8 * p * (k + 4),
+    "joint": lambda p, k, h, m: joint_bytes(p, k, h) + _rows_bytes(p, k, h),
+    "css": lambda p, k, h, m: css_bytes(p, k, h) + _rows_bytes(p, k, 1),
+    "consensus": lambda p, k, h, m: consensus_bytes(p, k, m) + _rows_bytes(p, k, 1),
+}
+"""The solvers, each with its working memory for p features, k, h and a sample of m rows."""
+
+
+def _rows_bytes(p: int, k: int, rows: int) -> int:
+    """What rows of the correlation matrix take where the factor does not hold it."""
+    return 8 * p * (components_for(k, p) + 2 * rows)
+
+
 def select(
     data: Any,
     k: int,
@@ -93,8 +123,10 @@ def select(
     ----------
     data : whatever :func:`kmufs_stream.open_matrix` opens, or a Matrix.
     k, h : clusters, and features to choose.
-    solver : ``admm``, the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197), or
-        ``exact``, the optimum of its model in closed form.
+    solver : ``admm``, the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197); ``exact``,
+        the optimum of its model in closed form; ``joint``, its problem before the relaxation;
+        ``css``, column subset selection; ``consensus``, alignment with an ensemble of
+        clusterings, which chooses best.
     options : parameters of the ADMM.
     factor : a factor of these data, or where it is stored: the data are then not read for it.
     out : where to write the result, a Zarr store; nothing is written by default.
@@ -208,11 +240,12 @@ def plan_selection(
 ) -> Plan:
     """What :func:`select` would run, and its predicted peak memory; nothing is computed."""
     check_solver(solver)
-    p = matrix.shape[1]
+    n, p = matrix.shape
     check_h(h, p)
+    sampled = sample_size(n, p * matrix.dtype.itemsize)
     demand = Demand(
         h=h,
-        solver_bytes=admm_bytes(p, k, h) if solver == "admm" else 8 * p * (k + 4),
+        solver_bytes=SOLVERS[solver](p, k, h, sampled),
         copies=not selection_only,
         method=method,
         memory=memory,
@@ -223,25 +256,52 @@ def plan_selection(
 
 
 def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> Solution:
-    """Run a solver on the leading k components of a factor; indices count usable features."""
+    """Run a solver on a factor of k components or more; indices count usable features.
+
+    Raises RequestError where the solver needs what the factor lacks, and for penalties with which
+    the ADMM cannot run.
+    """
     components = np.ascontiguousarray(factor.components[:, :k])
-    eigenvalues = factor.eigenvalues[:k]
+    eigenvalues, tie = factor.eigenvalues[:k], factor.tie
+    p = len(components)
     if solver == "exact":
-        return exact(components, eigenvalues, h, tolerance=factor.tie)
-    try:
-        with blas.cores_for(len(components) * h**2):
-            return admm(components, eigenvalues, h, tolerance=factor.tie, **vars(options))
-    except ValueError as error:  # a penalty out of proportion to these data
+        return exact(components, eigenvalues, h, tolerance=tie)
+    if solver == "admm":
+        try:
+            with blas.cores_for(p * h**2):
+                return admm(components, eigenvalues, h, tolerance=tie, **vars(options))
+        except ValueError as error:  # a penalty out of proportion to these data
+            raise RequestError(
+                "bad_option",
+                f"The ADMM cannot run: {error}.",
+                "Change or leave out --mu0, --mu-max.",
+            ) from error
+    if factor.correlation is None:
+        rows = factor_rows(factor.components, factor.eigenvalues)
+    else:
+        rows = kept_rows(factor.correlation)
+    if solver == "joint":
+        with blas.cores_for(p * h * k):
+            return joint(components, eigenvalues, rows, h, tolerance=tie)
+    if solver == "css":
+        with blas.cores_for(p * h * k):
+            return css(components, eigenvalues, rows, h, tolerance=tie)
+    m = len(factor.sample.index)
+    if m < 2:
         raise RequestError(
-            "bad_option", f"The ADMM cannot run: {error}.", "Change or leave out --mu0, --mu-max."
-        ) from error
+            "no_sample",
+            f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
+            "Decompose again, or choose --solver css.",
+        )
+    with blas.cores_for(m * p * k):
+        return consensus(factor.components, rows, factor.sample_blocks, k, h, tolerance=tie)
 
 
 def check_solver(solver: str) -> None:
     """Refuse a solver that is not there."""
     if solver not in SOLVERS:
         raise RequestError(
-            "bad_option", f"Solver {solver!r} is unknown.", f"Choose {' or '.join(SOLVERS)}."
+            "bad_option", f"Solver {solver!r} is unknown.", f"Choose one of {', '.join(SOLVERS)}."
         )
 
 

@@ -117,8 +117,10 @@ SolverName = Annotated[
     str,
     typer.Option(
         "--solver",
-        metavar="admm|exact",
-        help="admm: the paper's algorithm. exact: the optimum of its model, in closed form.",
+        metavar="admm|consensus|css|exact|joint",
+        help="admm: the paper's algorithm. consensus: best aligned with an ensemble of "
+        "clusterings; on labelled data the best choice. css: spans the leading components. exact: "
+        "the optimum of the paper's model. joint: the paper's problem before its relaxation.",
         rich_help_panel=SOLVER,
     ),
 ]

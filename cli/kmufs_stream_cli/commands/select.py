@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kmufs_stream import Matrix, Selection
 
 BEST = 10
+GREEDY = ("consensus", "css")
 PLANNED = ("solver", "selection_only", "method", "lanczos", "memory", "threads", "precision")
 
 
@@ -226,6 +227,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
 def _ending(summary: dict[str, Any]) -> str:
     if summary["iterations"] == 0:
         return f"{summary['solver']}: closed form"
+    if summary["solver"] in GREEDY:
+        return f"{summary['solver']}: one feature after another"
     if summary["converged"]:
         return f"{summary['solver']}: converged after {summary['iterations']} iterations"
     return (
