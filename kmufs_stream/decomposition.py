@@ -25,7 +25,7 @@ from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.routes.tsqr import leading_of_triangle
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.matrix import Block
+from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
 from kmufs_stream.streaming.passes import run_pass
@@ -36,7 +36,6 @@ from kmufs_stream.streaming.sparse import (
     CANCELS,
     Densified,
     SparseGram,
-    dense,
     gram_update_bytes,
     slab_rows,
     sparse_scaling,

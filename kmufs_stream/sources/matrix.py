@@ -17,6 +17,11 @@ from kmufs_stream.errors import RequestError
 Block = NDArray[Any] | csr_array
 
 
+def dense(block: Block) -> NDArray[Any]:
+    """A block as a dense array; a dense one as it is."""
+    return block.toarray() if isinstance(block, csr_array) else block
+
+
 class Rows(Protocol):
     """Row-wise access to the values of a matrix; picklable, safe to call from many threads."""
 
@@ -115,6 +120,28 @@ class Matrix:
         if self.labels is None:
             return f"feature {index}"
         return f"{plain(self.labels[index])!r} (feature {index})"
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows whose blocks are made dense as they are read."""
+
+    rows: Rows
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """See Rows."""
+        return dense(self.rows.read(start, stop))
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        return self.rows.take(start, stop, columns)
+
+
+def densified(matrix: Matrix) -> Matrix:
+    """The matrix with dense blocks, for kernels that know no other."""
+    if matrix.sparsity is None:
+        return matrix
+    return replace(matrix, rows=DenseRows(matrix.rows), sparsity=None)
 
 
 def plain(value: Any) -> str | int | float | bool:

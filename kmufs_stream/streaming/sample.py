@@ -8,9 +8,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.sources.matrix import Block
+from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.kernels import Kernel
-from kmufs_stream.streaming.sparse import dense
 
 SAMPLE_ROWS = 20_000
 SAMPLE_BYTES = 256_000_000

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.sources.matrix import Block
 from kmufs_stream.streaming.kernels import GramState, Kernel, Moments, State
 from kmufs_stream.streaming.products import ProductState, StartState
 from kmufs_stream.streaming.scaling import Scaling, power_of_two
@@ -27,11 +26,6 @@ SLAB_BYTES = 2**24, 2**26  # densified at a time, least and most
 PAIRS = 2**20  # of entries of the same row, multiplied at a time: bounds a sparse product
 PAIR_COST = 1000  # of a pair in a sparse product, in multiplications of a dense one
 CANCELS = 1e5  # |mean| / std from which scores may lose the digits that ties are told by
-
-
-def dense(block: Block) -> NDArray[Any]:
-    """A block as a dense array; a dense one as it is."""
-    return block.toarray() if isinstance(block, csr_array) else block
 
 
 def slab_rows(p: int) -> int:

@@ -21,7 +21,7 @@ from reference import assert_optimal, assert_same_scores, reference
 from sources import anndata_stores as stores
 from sources.anndata_stores import annotated, counts
 
-from kmufs_stream import BrokenError, RequestError, decompose, open_matrix, select
+from kmufs_stream import BrokenError, RequestError, decompose, evaluate, open_matrix, select
 from kmufs_stream.streaming.passes import run_pass
 from kmufs_stream.streaming.sparse import Densified
 
@@ -367,3 +367,13 @@ def test_a_copy_is_refused_before_anything_runs(tmp_path: Path) -> None:
     select(path, K, H, anndata_out=tmp_path / "chosen.h5ad", overwrite=True)
     assert "kmufs_rank" in anndata.read_h5ad(tmp_path / "chosen.h5ad").var
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cells.h5ad", "chosen.h5ad"]
+
+
+def test_a_selection_from_sparse_data_is_evaluated_as_one_from_dense(tmp_path: Path) -> None:
+    X = counts()
+    found = []
+    for kind in ("dense", "csr"):
+        path = stores.write_zarr3(annotated(KINDS[kind](X)), tmp_path / kind)
+        select(path, K, H, solver="exact", out=tmp_path / f"{kind}.selected.zarr")
+        found.append(evaluate(tmp_path / f"{kind}.selected.zarr", data=path).summary())
+    assert found[1]["cost"] == pytest.approx(found[0]["cost"], rel=1e-6)
