@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import (
     Factor,
     RowSample,
+    Standardised,
     components_for,
 )
 from kmufs_stream.progress import SILENT, Progress
@@ -22,12 +25,22 @@ from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.routes.tsqr import leading_of_triangle
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
 from kmufs_stream.streaming.passes import run_pass
-from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, Table, make_plan
+from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, make_plan
 from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
 from kmufs_stream.streaming.scaling import Scaling, read_probe
+from kmufs_stream.streaming.sparse import (
+    CANCELS,
+    Densified,
+    SparseGram,
+    gram_update_bytes,
+    slab_rows,
+    sparse_scaling,
+)
+from kmufs_stream.streaming.table import Table
 from kmufs_stream.streaming.tsqr import TSQR
 
 
@@ -76,7 +89,7 @@ def plan_for(
     if factor is not None:
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
         return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
-    return make_plan(table, _costs(p, k, lanczos.max_passes), demand)
+    return make_plan(table, _costs(p, k, lanczos.max_passes, matrix.sparsity is not None), demand)
 
 
 def table_of(matrix: Matrix) -> Table:
@@ -89,27 +102,34 @@ def table_of(matrix: Matrix) -> Table:
         chunk_columns=matrix.chunk_columns,
         shard_rows=matrix.shard_rows,
         in_memory=matrix.in_memory,
+        sparsity=matrix.sparsity,
+        held_bytes=matrix.held_bytes,
+        transformed=bool(matrix.transforms),
     )
 
 
-def _costs(p: int, k: int, max_passes: int) -> Costs:
+def _costs(p: int, k: int, max_passes: int, sparse: bool) -> Costs:
     """Memory and reads of the three routes."""
     components = 3 * 8 * p * components_for(k, p)
     square = 8 * (p + 1) ** 2
 
     def gram(rows: int, itemsize: int) -> Cost:
         # Finish: the scatter, the correlation matrix, and the copy that LAPACK destroys.
-        product = p * p * itemsize
+        product = gram_update_bytes(rows, p) if sparse else p * p * itemsize
         return Cost(square, product, 0, 3 * square + components, square + components, reads=1)
 
     def tsqr(rows: int, itemsize: int) -> Cost:
+        rows = min(rows, slab_rows(p)) if sparse else rows
         stacked = 2 * 8 * (rows + p + 1) * (p + 1)
+        stacked += 8 * rows * p if sparse else 0
         return Cost(square, stacked + 4 * square, 0, 8 * square + components, components, reads=1)
 
     def lanczos(rows: int, itemsize: int) -> Cost:
         size = lanczos_bytes(p, product_block_columns(k), max_passes, rows, itemsize)
+        # Sparse products make the vectors scaled, transposed, and a product to add.
+        update = size.update + (size.state * 3 if sparse else 0)
         finish = size.driver + components
-        return Cost(size.state, size.update, size.driver, finish, components, reads=max_passes)
+        return Cost(size.state, update, size.driver, finish, components, reads=max_passes)
 
     return {"gram": gram, "tsqr": tsqr, "lanczos": lanczos}
 
@@ -185,19 +205,29 @@ def compute_factor(
     began = time.perf_counter()
     probe = read_probe(matrix)
     belongs = fingerprint(matrix, probe)
-    scaling = Scaling.from_probe(probe, plan.precision)
+    sparse = matrix.sparsity is not None
+    if sparse and plan.method != "tsqr":  # which densifies, and so can shift
+        scaling = sparse_scaling(probe)
+    else:
+        scaling = Scaling.from_probe(dense(probe), plan.precision)
     del probe
     reader = _Reader(matrix, plan, progress)
     p, name = matrix.shape[1], matrix.feature_name
     with blas.all_cores():
         if plan.method == "lanczos":
+            options = vars(lanczos_options)
             leading = lanczos(
-                reader, scaling, p, k=k, h=h, feature_name=name, **vars(lanczos_options)
+                reader, scaling, p, k=k, h=h, feature_name=name, sparse=sparse, **options
             )
         elif plan.method == "tsqr":
-            leading = leading_of_triangle(reader(TSQR(scaling)), scaling, k, name)
+            tsqr = TSQR(scaling)
+            state = reader(Densified(tsqr) if sparse else tsqr)
+            leading = leading_of_triangle(state, scaling, k, name)
         else:
-            leading = leading_of_gram(reader(Gram(scaling)), scaling, k, name)
+            scatter = reader(SparseGram(scaling) if sparse else Gram(scaling))
+            leading = leading_of_gram(scatter, scaling, k, name)
+    if sparse and plan.method != "tsqr":
+        check_spread(leading.features, name)
     factor = Factor(
         **vars(leading),
         sample=RowSample(reader.index, stack(reader.pieces)),
@@ -209,6 +239,21 @@ def compute_factor(
     check_rank(k, factor)
     total = time.perf_counter() - began
     return factor, FactorSeconds(reader.seconds, total - reader.seconds)
+
+
+def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> None:
+    """Refuse sparse data whose means are so large that uncentred sums lose the spread."""
+    mean, std = features.mean[features.usable], features.std[features.usable]
+    lost = features.usable[np.abs(mean) > CANCELS * std]
+    if len(lost):
+        i = int(lost[0])
+        raise RequestError(
+            "mean_too_large",
+            f"The mean of {feature_name(i)} is {abs(features.mean[i]) / features.std[i]:.0e} times "
+            f"its spread ({len(lost)} such features): sums over sparse data, which are not "
+            "centred, lose too many digits.",
+            "Say --method tsqr, which centres, or drop these features.",
+        )
 
 
 class _Reader:
@@ -277,13 +322,15 @@ def check_rank(k: int, factor: Factor) -> None:
     )
 
 
-def fingerprint(matrix: Matrix, probe: NDArray[Any]) -> dict[str, str]:
-    """What a saved factor is compared by: shape, labels, metadata with the probe, chunks."""
+def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
+    """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
     labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
     metadata, *chunks = matrix.inventory()
-    values = [metadata.encode(), probe.dtype.str.encode(), np.ascontiguousarray(probe).tobytes()]
+    parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
+    values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
     return {
         "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
+        "transforms": ", ".join(matrix.transforms) or "none",
         "labels": _digest(repr(labels).encode()),
         "values": _digest(*values),
         "chunks": _digest("\n".join(chunks).encode()),

@@ -51,7 +51,7 @@ class Selection:
     ambiguous : int64 source indices of the features whose score is as near to the h-th highest
         as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
     every_score : (u,) float64, a_i of all usable features.
-    output : where the result was written, or None.
+    output, anndata_output : where the result was written, or None.
     """
 
     k: int
@@ -72,6 +72,7 @@ class Selection:
     plan: Plan
     passes: int
     output: Path | None
+    anndata_output: Path | None
     seconds: Seconds
 
     def __repr__(self) -> str:
@@ -119,6 +120,7 @@ class Selection:
             "solver": self.solver,
             "method": self.factor.method,
             "precision": self.factor.precision,
+            "transforms": list(self.matrix.transforms),
             "passes": self.passes,
             "settled": self.factor.settled,
             "score_error": self.factor.score_error,
@@ -129,6 +131,7 @@ class Selection:
             "usable": len(features.usable),
             "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
             "output": None if self.output is None else str(self.output),
+            "anndata_output": None if self.anndata_output is None else str(self.anndata_output),
             "seconds": vars(self.seconds).copy(),
             "concessions": list(self.plan.concessions),
             "peak_rss_bytes": peak_memory(),
@@ -153,6 +156,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "ambiguous": len(result.ambiguous),
         "method": factor.method,
         "precision": factor.precision,
+        "transforms": ", ".join(result.matrix.transforms),
         "passes": factor.passes,
         "settled": int(factor.settled),
         "score_error": factor.score_error,
@@ -185,12 +189,24 @@ def groups_of(result: Selection) -> dict[str, xr.Dataset]:
     return {"all_features": _all_features(result), "diagnostics": _diagnostics(result)}
 
 
-def _all_features(result: Selection) -> xr.Dataset:
-    features, p = result.factor.features, result.matrix.shape[1]
-    scores = np.full(p, np.nan)
-    scores[features.usable] = result.every_score
+def feature_columns(result: Selection) -> dict[str, NDArray[Any]]:
+    """Columns for a table of all p features: chosen or not, score, and rank by score.
+
+    Excluded features have no score, and only the chosen ones have a rank: NaN stands for none, as
+    scanpy's highly_variable_genes has it.
+    """
+    p = result.matrix.shape[1]
+    scores, ranks = np.full(p, np.nan), np.full(p, np.nan)
+    scores[result.factor.features.usable] = result.every_score
     chosen = np.zeros(p, bool)
     chosen[result.selected] = True
+    ranks[result.selected] = result.ranks
+    return {"kmufs_selected": chosen, "kmufs_score": scores, "kmufs_rank": ranks}
+
+
+def _all_features(result: Selection) -> xr.Dataset:
+    features, p = result.factor.features, result.matrix.shape[1]
+    chosen, scores, _ = feature_columns(result).values()
     reasons = np.full(p, "", dtype=object)
     for reason, index in features.excluded.items():
         reasons[index] = reason

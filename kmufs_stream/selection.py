@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
+from kmufs_stream.anndata_output import check_anndata_output, write_anndata
 from kmufs_stream.decomposition import (
     LanczosOptions,
     check_k,
@@ -26,7 +27,7 @@ from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
-from kmufs_stream.result import Seconds, Selection, groups_of, root_of
+from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
 from kmufs_stream.solvers import (
     Solution,
     admm,
@@ -108,6 +109,7 @@ def select(
     options: AdmmOptions | None = None,
     factor: Factor | str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    anndata_out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     selection_only: bool = False,
     method: str = "auto",
@@ -130,7 +132,9 @@ def select(
     options : parameters of the ADMM.
     factor : a factor of these data, or where it is stored: the data are then not read for it.
     out : where to write the result, a Zarr store; nothing is written by default.
-    overwrite : replace an existing result at ``out`` once the new one is complete.
+    anndata_out : where to write a copy of the AnnData store that ``data`` is, with three columns
+        more in the table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
+    overwrite : replace an existing result once the new one is complete.
     selection_only : write indices, scores and diagnostics, copy no data.
     method, lanczos, memory, threads, precision : see :func:`kmufs_stream.decompose`.
 
@@ -163,6 +167,9 @@ def select(
     target = None if out is None else Path(out)
     if target is not None:
         check_output(target, paths, overwrite=overwrite)
+    annotated = None if anndata_out is None else Path(anndata_out)
+    if annotated is not None:
+        check_anndata_output(annotated, matrix, paths, overwrite=overwrite)
     if factor is None:
         factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress)
         read, decomposed, passes = spent.read, spent.factor, factor.passes
@@ -205,20 +212,22 @@ def select(
         plan=plan,
         passes=passes,
         output=target,
+        anndata_output=annotated,
         seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
     )
-    if target is None:
-        return result
-    write_result(
-        target,
-        matrix,
-        root_of(result, samples=not selection_only),
-        groups_of(result),
-        plan,
-        samples=not selection_only,
-        overwrite=overwrite,
-        progress=progress,
-    )
+    if target is not None:
+        write_result(
+            target,
+            matrix,
+            root_of(result, samples=not selection_only),
+            groups_of(result),
+            plan,
+            samples=not selection_only,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if annotated is not None:
+        write_anndata(annotated, matrix, feature_columns(result), overwrite=overwrite)
     wrote = time.perf_counter()
     seconds = replace(result.seconds, write=wrote - solved, total=wrote - began)
     return replace(result, seconds=seconds)
@@ -319,6 +328,7 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
 
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
+    "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
     "labels": "the features have other labels",
     "values": "the metadata or the values of the rows compared are others",
     "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
@@ -338,7 +348,9 @@ def check_belongs(factor: Factor, matrix: Matrix) -> None:
             raise RequestError(
                 "wrong_factor",
                 f"The factor does not belong to {matrix.source}: {why}.",
-                "Decompose these data again.",
+                "Give the same --transform."
+                if what == "transforms"
+                else "Decompose these data again.",
             )
 
 

@@ -13,7 +13,11 @@ FACTOR = "Factor"
 SOLVER = "Solver"
 
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="Zarr store (a folder): array, group or dataset.")
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="Zarr store (a folder): array, group or dataset; AnnData in Zarr or .h5ad.",
+    ),
 ]
 K = Annotated[int, typer.Option("--k", help="Number of clusters.")]
 H = Annotated[int, typer.Option("--h", help="Number of features to choose.")]
@@ -48,6 +52,38 @@ SampleDim = Annotated[
         "--sample-dim",
         metavar="NAME",
         help="Dimension that holds the samples; the first by default.",
+        rich_help_panel=STORE,
+    ),
+]
+Layer = Annotated[
+    str | None,
+    typer.Option(
+        "--layer",
+        metavar="NAME",
+        help="AnnData: a layer, instead of X.",
+        rich_help_panel=STORE,
+    ),
+]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="AnnData: the X of raw, instead of X.", rich_help_panel=STORE),
+]
+FeatureLabels = Annotated[
+    str | None,
+    typer.Option(
+        "--feature-labels",
+        metavar="NAME",
+        help="Coordinate, or column of an AnnData's var, that names the features.",
+        rich_help_panel=STORE,
+    ),
+]
+Transform = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--transform",
+        metavar="log1p|normalise-rows[:TOTAL]",
+        help="Applied to values as they are read: log(1 + x), or each row scaled to sum to TOTAL "
+        "(10000). Give it again for several, in the order of application.",
         rich_help_panel=STORE,
     ),
 ]

@@ -33,6 +33,7 @@ from kmufs_stream.factor import (
 from kmufs_stream.streaming.kernels import Kernel, State
 from kmufs_stream.streaming.products import Product, StartProduct, StartState
 from kmufs_stream.streaming.scaling import Floats, Precision, Scaling
+from kmufs_stream.streaming.sparse import SparseProduct, SparseStartProduct
 
 Float = NDArray[np.float64]
 
@@ -101,6 +102,7 @@ def lanczos(
     seed: int,
     feature_name: Callable[[int], str],
     block: int | None = None,
+    sparse: bool = False,
 ) -> Leading:
     """Read until the scores for k clusters have settled.
 
@@ -117,6 +119,7 @@ def lanczos(
     seed : of the random vectors.
     block : columns of a block, ``product_block_columns(k)`` by default. One read finds no more
         components than that, should it be the only one.
+    sparse : blocks come as CSR; the scaling then has no shift, and its precision is float64.
 
     Raises RequestError as ``standardise()`` does, BrokenError where the data change between reads,
     ValueError for max_passes below 1. O(n p block) per read and O(u (block reads)^2) between reads
@@ -129,10 +132,10 @@ def lanczos(
     # A block as wide as the data spans everything: no need to draw it.
     start = np.eye(p) if width == p else rng.standard_normal((width, p))
     start = start.astype(scaling.precision)
-    state = run(StartProduct(scaling, start))
+    state = run((SparseStartProduct if sparse else StartProduct)(scaling, start))
     features, vectors, images = _start(state, scaling, start, feature_name)
     precision = scaling.precision if state.moments.held else "float64"
-    shifted = None if _plain(features, precision) else scaling
+    shifted = None if not sparse and _plain(features, precision) else scaling
     del state, start
 
     space = Krylov(vectors, width, max_passes, float(np.finfo(scaling.precision).eps), rng)
@@ -150,7 +153,7 @@ def lanczos(
         settled = complete or (change < tol and error < tol)
         if settled or passes == max_passes:
             break
-        images = _images(run, space.newest, features, shifted, precision)
+        images = _images(run, space.newest, features, shifted, precision, sparse)
     return Leading(
         features=features,
         components=orient_columns(ritz.vectors),
@@ -202,7 +205,12 @@ def _plain(features: Standardised, precision: Precision) -> bool:
 
 
 def _images(
-    run: Run, vectors: Float, features: Standardised, scaling: Scaling | None, precision: Precision
+    run: Run,
+    vectors: Float,
+    features: Standardised,
+    scaling: Scaling | None,
+    precision: Precision,
+    sparse: bool,
 ) -> Float:
     """C times a block of vectors, (u, b): one read."""
     usable, n = features.usable, features.samples
@@ -213,7 +221,10 @@ def _images(
     block[:, usable] = (vectors / std[:, None]).T
     # From the rounded block: what is subtracted is then the mean of what is projected.
     centre = block[:, usable].astype(np.float64) @ mean[usable]
-    state = run(Product(block, centre, scaling))
+    if sparse and scaling is not None:
+        state = run(SparseProduct(block, centre, scaling))
+    else:
+        state = run(Product(block, centre, scaling))
     if not np.isfinite(state.product).all():
         raise BrokenError(
             "changed",

@@ -4,24 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from kmufs_stream.errors import RequestError
+
+Block = NDArray[Any] | csr_array
+
+
+def dense(block: Block) -> NDArray[Any]:
+    """A block as a dense array; a dense one as it is."""
+    return block.toarray() if isinstance(block, csr_array) else block
 
 
 class Rows(Protocol):
     """Row-wise access to the values of a matrix; picklable, safe to call from many threads."""
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Values of rows ``start:stop`` as numbers, all p features, decoded."""
+    def read(self, start: int, stop: int) -> Block:
+        """Values of rows ``start:stop`` as numbers, all p features, decoded; CSR where sparse."""
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
         """Rows ``start:stop`` of the given columns as they are stored, not decoded."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sparsity:
+    """Where the stored entries of a sparse matrix lie.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64, entries before each row.
+    entry_bytes : a stored value and its column number.
+    chunk_entries : the smallest run of entries that can be decoded alone.
+    """
+
+    indptr: NDArray[np.int64]
+    entry_bytes: int
+    chunk_entries: int
+
+    def fullest(self, rows: int) -> int:
+        """Entries of the fullest block, where each holds ``rows`` rows. O(n / rows)."""
+        cuts = np.append(self.indptr[:-1:rows], self.indptr[-1])
+        return int(np.diff(cuts).max(initial=0))
 
 
 @dataclass(frozen=True)
@@ -48,6 +77,10 @@ class Matrix:
     encoded : values, coordinates and attributes stand as a store encodes them (CF).
     inventory : lists what identifies the stored data beyond its shape (metadata and chunks);
         raises BrokenError if stored pieces are missing. May take a while on a large store.
+    sparsity : of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
+    held_bytes : memory that the source itself takes, while open or once it is read.
+    transforms : what ``rows.read`` has applied to the stored values, in this order.
+    feature_table : where an AnnData store keeps what it knows of the features.
     """
 
     rows: Rows
@@ -69,6 +102,10 @@ class Matrix:
     in_memory: bool
     encoded: bool
     inventory: Callable[[], list[str]]
+    sparsity: Sparsity | None = None
+    held_bytes: int = 0
+    transforms: tuple[str, ...] = ()
+    feature_table: str | None = None
 
     def __post_init__(self) -> None:
         if self.shape[1] == 0:
@@ -83,6 +120,28 @@ class Matrix:
         if self.labels is None:
             return f"feature {index}"
         return f"{plain(self.labels[index])!r} (feature {index})"
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows whose blocks are made dense as they are read."""
+
+    rows: Rows
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """See Rows."""
+        return dense(self.rows.read(start, stop))
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        return self.rows.take(start, stop, columns)
+
+
+def densified(matrix: Matrix) -> Matrix:
+    """The matrix with dense blocks, for kernels that know no other."""
+    if matrix.sparsity is None:
+        return matrix
+    return replace(matrix, rows=DenseRows(matrix.rows), sparsity=None)
 
 
 def plain(value: Any) -> str | int | float | bool:
@@ -170,9 +229,23 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
         along = [name for name in along if frame[name].dtype.kind in "OUST"]
     if feature_dim in along:
         along = [feature_dim]
-    if len(along) != 1:
-        return None
-    stored = frame[along[0]].variable
+    return _decoded(frame, str(along[0])) if len(along) == 1 else None
+
+
+def labelled(matrix: Matrix, coordinate: str) -> Matrix:
+    """The matrix with its features named by one of their coordinates."""
+    along = [str(c) for c, v in matrix.frame.coords.items() if v.dims == (matrix.feature_dim,)]
+    if coordinate not in along:
+        raise RequestError(
+            "unknown_labels",
+            f"{matrix.source} has no labels {coordinate!r} of its features.",
+            "There are: " + (", ".join(along) or "none") + ".",
+        )
+    return replace(matrix, labels=_decoded(matrix.frame, coordinate))
+
+
+def _decoded(frame: xr.Dataset, coordinate: str) -> NDArray[Any]:
+    stored = frame[coordinate].variable
     try:
         return np.asarray(xr.decode_cf(xr.Dataset({"labels": stored}))["labels"].values)
     except ValueError:  # time units that nobody knows: the numbers then are the labels

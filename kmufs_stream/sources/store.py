@@ -276,7 +276,7 @@ def _matrix(
         zarr_format=array.metadata.zarr_format,
         in_memory=False,
         encoded=True,
-        inventory=_Inventory(array, fill_missing_chunks),
+        inventory=ArrayInventory(array, fill_missing_chunks),
     )
 
 
@@ -337,7 +337,7 @@ def _packing(array: zarr.Array[Any], attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Inventory:
+class ArrayInventory:
     """Lists an array's metadata and chunks; refuses an array whose chunks are not all there."""
 
     array: zarr.Array[Any]

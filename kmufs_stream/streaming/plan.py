@@ -16,9 +16,12 @@ from dask.utils import parse_bytes
 
 from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import RequestError
+from kmufs_stream.sources.matrix import Sparsity
 from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import PROBE_PLACES, PROBE_ROWS, Precision
+from kmufs_stream.streaming.sparse import slab_rows
+from kmufs_stream.streaming.table import Table
 
 MB = 10**6
 BASELINE = 330 * MB  # interpreter, libraries, BLAS buffers
@@ -30,36 +33,7 @@ PARTITION_BYTES = 256 * MB
 PARTITIONS = 32  # at least, where there are that many blocks: keeps many threads busy
 MAX_PARTITIONS = 4096  # keeps the graph small
 OUTPUT_CHUNK_BYTES = 20 * MB
-DECODED_AT_ONCE = 10  # chunks that zarr fetches and decodes together, per read
-
-
-@dataclass(frozen=True)
-class Table:
-    """The facts about a matrix that a plan follows from; see Matrix for their meaning."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    stored_itemsize: int
-    chunk_rows: int
-    chunk_columns: int
-    shard_rows: int
-    in_memory: bool
-
-    @property
-    def row_bytes(self) -> int:
-        return self.shape[1] * self.dtype.itemsize
-
-    def read_bytes(self, rows: int) -> int:
-        """Peak bytes of reading ``rows`` rows: the rows, and the chunks decoded on the way."""
-        if self.in_memory:
-            return 0
-        p, itemsize = self.shape[1], self.stored_itemsize
-        wide = -(-p // self.chunk_columns) * self.chunk_columns
-        covered = -(-rows // self.chunk_rows) * self.chunk_rows * wide * itemsize
-        chunk = self.chunk_rows * self.chunk_columns * itemsize
-        decoding = 2 * min(DECODED_AT_ONCE * chunk, covered)
-        unpacked = rows * self.row_bytes if itemsize != self.dtype.itemsize else 0
-        return rows * p * itemsize + decoding + unpacked
+PROJECTED_BYTES = 256  # of a row in a Lanczos step: it counts beside a very sparse row
 
 
 @dataclass(frozen=True)
@@ -169,7 +143,7 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
     smallest: _Sizing | None = None
     for method in methods if explicit is not None else methods[:1]:
         precision = resolve_precision(
-            "float64" if method == "tsqr" else demand.precision, table.dtype
+            "float64" if method == "tsqr" or table.sparsity else demand.precision, table.dtype
         )
         sizes = list(_block_sizes(table, method, precision))
         for block_rows in sizes if explicit is not None else sizes[:1]:
@@ -244,6 +218,9 @@ def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[s
 
 def _block_sizes(table: Table, method: str, precision: Precision) -> Iterator[int]:
     """Block rows, falling: whole chunks, or shards where these are small."""
+    if table.sparsity is not None:
+        yield from _sparse_block_sizes(table, table.sparsity, method)
+        return
     small = table.shard_rows * table.row_bytes <= LARGE_BLOCK_BYTES
     unit = table.shard_rows if small else table.chunk_rows
     row = table.shape[1] * np.dtype(precision).itemsize
@@ -261,6 +238,23 @@ def _block_sizes(table: Table, method: str, precision: Precision) -> Iterator[in
         yield table.chunk_rows
 
 
+def _sparse_block_sizes(table: Table, sparsity: Sparsity, method: str) -> Iterator[int]:
+    """Block rows, falling: tens of MB of entries, or what the products densify at a time.
+
+    At least a chunk of entries, so that few chunks are decoded twice.
+    """
+    n = max(table.shape[0], 1)
+    mean = max(int(sparsity.indptr[-1]) // n, 1)
+    rows = LARGE_BLOCK_BYTES // 2 // (table.mean_row_bytes + PROJECTED_BYTES)
+    if method != "lanczos":
+        rows = min(rows, slab_rows(table.shape[1]))
+    rows = min(max(rows, sparsity.chunk_entries // mean, 1), n)
+    while rows > 1:
+        yield rows
+        rows //= 2
+    yield 1
+
+
 class _Sizing:
     """The sizes of one way to run, as they follow from the number of threads."""
 
@@ -275,7 +269,8 @@ class _Sizing:
         n, p = table.shape
         itemsize = np.dtype(precision).itemsize
         blocks = max(-(-n // block_rows), 1)
-        several = min(blocks // PARTITIONS, -(-PARTITION_BYTES // (block_rows * table.row_bytes)))
+        size = max(block_rows * table.mean_row_bytes, 1)
+        several = min(blocks // PARTITIONS, -(-PARTITION_BYTES // size))
         self.table, self.demand, self.precision = table, demand, precision
         self.block_rows = block_rows
         self.blocks_per_partition = max(several, -(-blocks // MAX_PARTITIONS), 1)
@@ -285,14 +280,21 @@ class _Sizing:
         self.chunk_rows = _output_chunk_rows(table, demand.h)
         rows = min(block_rows, n)
         # In float64 at worst: what float32 cannot hold falls back to it.
-        self.block = int(SLACK * (table.read_bytes(rows) + rows * p * 8 + self.cost.update))
-        probe = min(n, PROBE_PLACES * PROBE_ROWS) * p * (table.dtype.itemsize + 4 * 8)
+        self.block = int(
+            SLACK * (table.read_bytes(rows) + table.work_bytes(rows) + self.cost.update)
+        )
+        probed = min(n, PROBE_PLACES * PROBE_ROWS)
+        probe = probed * p * (table.dtype.itemsize + 4 * 8)
+        if table.sparsity is not None:
+            kept = PROBE_PLACES * table.block_bytes(PROBE_ROWS)
+            probe = 4 * kept + table.read_bytes(PROBE_ROWS) + 8 * 8 * p
         copied = max(self.chunk_rows, min(table.chunk_rows, n)) * demand.h * table.stored_itemsize
         # The columns, a block's share of them, and what encoding makes of them.
         self.copy = 3 * copied + table.read_bytes(rows) if demand.copies else 0
         # The sample is stacked from a block's rows at a time.
-        self.sample += rows * table.row_bytes
-        self.fixed = {"probe": BASELINE + probe}
+        self.sample += min(rows * table.row_bytes, self.sample)
+        self.base = BASELINE + table.held_bytes
+        self.fixed = {"probe": self.base + probe}
 
     def live_states(self, threads: int) -> int:
         """Partition states that are alive at once: being folded, merged, or waiting to be."""
@@ -300,11 +302,11 @@ class _Sizing:
 
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost
-        kept = BASELINE + self.sample + cost.kept
+        kept = self.base + self.sample + cost.kept
         states = self.live_states(threads) * cost.state
         return self.fixed | {
-            "pass": BASELINE + self.sample + cost.driver + threads * self.block + states,
-            "factor": BASELINE + self.sample + cost.finish,
+            "pass": self.base + self.sample + cost.driver + threads * self.block + states,
+            "factor": self.base + self.sample + cost.finish,
             "solver": kept + self.demand.solver_bytes,
             "write": kept + threads * self.copy,
         }
@@ -323,9 +325,9 @@ class _Sizing:
         table, stages = self.table, self.stages(threads)
         cached = 0
         if self.cost.reads > 1 and not table.in_memory:
-            spare = (budget - stages["pass"]) // table.row_bytes
-            cached = min(max(spare, 0) // self.block_rows * self.block_rows, table.shape[0])
-            stages["pass"] += cached * table.row_bytes
+            spare = table.first_rows(max(budget - stages["pass"], 0))
+            cached = min(spare // self.block_rows * self.block_rows, table.shape[0])
+            stages["pass"] += table.block_bytes(cached) if cached else 0
             if cached < table.shape[0]:
                 part = f"{cached} of {table.shape[0]} rows" if cached else "no rows"
                 concessions = (f"{part} cached between reads", *concessions)
@@ -366,7 +368,13 @@ def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
     given = "--memory" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give --memory {-(-peak // MB)}MB or more"
-    if sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
+    if sizing.table.held_bytes > peak // 5:
+        remedy += f"; the source itself takes {size(sizing.table.held_bytes)}: sparse data stored "
+        remedy += (
+            "by columns (CSC) are read whole; stored by rows (adata.X = adata.X.tocsr()) they "
+        )
+        remedy += "are streamed"
+    elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
         remedy += "; one chunk spans all rows, chunks of fewer rows would need less"
     return RequestError(
         "does_not_fit",

@@ -35,6 +35,10 @@ def decompose(
     group: options.Group = None,
     sample_dim: options.SampleDim = None,
     feature_dim: options.FeatureDim = None,
+    layer: options.Layer = None,
+    raw: options.Raw = False,
+    feature_labels: options.FeatureLabels = None,
+    transform: options.Transform = None,
     fill_missing_chunks: options.FillMissingChunks = False,
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
@@ -60,6 +64,10 @@ def decompose(
         group=group,
         sample_dim=sample_dim,
         feature_dim=feature_dim,
+        layer=layer,
+        raw=raw,
+        feature_labels=feature_labels,
+        transform=transform or (),
         fill_missing_chunks=fill_missing_chunks,
     )
     target = Path(out)
@@ -92,6 +100,10 @@ def decompose(
             group=group,
             sample_dim=sample_dim,
             feature_dim=feature_dim,
+            layer=layer,
+            raw=raw,
+            feature_labels=feature_labels,
+            transform=transform,
             fill_missing_chunks=fill_missing_chunks,
         )
         show.next_command(show.console(), again)

@@ -8,6 +8,7 @@ from kmufs_stream_cli import options, show
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
+    from kmufs_stream.sources.matrix import Sparsity
 
 NAMED = 5  # labels that are shown
 
@@ -20,6 +21,10 @@ def plan(
     group: options.Group = None,
     sample_dim: options.SampleDim = None,
     feature_dim: options.FeatureDim = None,
+    layer: options.Layer = None,
+    raw: options.Raw = False,
+    feature_labels: options.FeatureLabels = None,
+    transform: options.Transform = None,
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
@@ -36,7 +41,15 @@ def plan(
     from kmufs_stream import LanczosOptions, load_factor, open_matrix, plan_selection
 
     matrix = open_matrix(
-        data, variable=variable, group=group, sample_dim=sample_dim, feature_dim=feature_dim
+        data,
+        variable=variable,
+        group=group,
+        sample_dim=sample_dim,
+        feature_dim=feature_dim,
+        layer=layer,
+        raw=raw,
+        feature_labels=feature_labels,
+        transform=transform or (),
     )
     made = plan_selection(
         matrix,
@@ -75,6 +88,10 @@ def plan(
         group=group,
         sample_dim=sample_dim,
         feature_dim=feature_dim,
+        layer=layer,
+        raw=raw,
+        feature_labels=feature_labels,
+        transform=transform,
         solver=solver if solver != "admm" else None,
         factor=factor,
         selection_only=selection_only,
@@ -96,6 +113,8 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     dtype = str(matrix.dtype)
     if matrix.stored_dtype != matrix.dtype:
         dtype += f", stored as {matrix.stored_dtype}"
+    if matrix.transforms:
+        dtype += ", transformed by " + ", then ".join(matrix.transforms)
     shards = f", in shards of {matrix.shard_rows:,} rows"
     whole = "; one chunk spans all samples, so the whole table is one block"
     return [
@@ -107,7 +126,9 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         ("dtype", dtype),
         (
             "chunks",
-            f"{matrix.chunk_rows:,} samples x {matrix.chunk_columns:,} features"
+            _entries(matrix.sparsity)
+            if matrix.sparsity is not None
+            else f"{matrix.chunk_rows:,} samples x {matrix.chunk_columns:,} features"
             + (shards if matrix.shard_rows != matrix.chunk_rows else "")
             + (
                 whole
@@ -129,6 +150,10 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         ("memory", f"{show.size(made.peak)} predicted at most, of {show.size(made.budget)}"),
         ("given up", "; ".join(made.concessions) or "nothing"),
     ]
+
+
+def _entries(sparsity: Sparsity) -> str:
+    return f"sparse, {sparsity.indptr[-1]:,} entries in chunks of {sparsity.chunk_entries:,}"
 
 
 def _most(made: Plan) -> str:
@@ -153,6 +178,8 @@ def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[st
         "chunk_rows": matrix.chunk_rows,
         "chunk_columns": matrix.chunk_columns,
         "shard_rows": matrix.shard_rows,
+        "entries": None if matrix.sparsity is None else int(matrix.sparsity.indptr[-1]),
+        "transforms": list(matrix.transforms),
         "zarr_format": matrix.zarr_format,
         "first_labels": None if labels is None else [plain(label) for label in labels[:NAMED]],
         "k": k,

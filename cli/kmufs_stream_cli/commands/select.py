@@ -29,6 +29,10 @@ def select(
     group: options.Group = None,
     sample_dim: options.SampleDim = None,
     feature_dim: options.FeatureDim = None,
+    layer: options.Layer = None,
+    raw: options.Raw = False,
+    feature_labels: options.FeatureLabels = None,
+    transform: options.Transform = None,
     fill_missing_chunks: options.FillMissingChunks = False,
     out: Annotated[
         str | None,
@@ -36,6 +40,16 @@ def select(
             "--out",
             metavar="PATH",
             help="Zarr store to write; DATA's name + .selected.zarr in this folder by default.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    anndata_out: Annotated[
+        str | None,
+        typer.Option(
+            "--anndata-out",
+            metavar="PATH",
+            help="AnnData: copy of the store, with kmufs_selected, kmufs_score and kmufs_rank in "
+            "its var.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -98,6 +112,10 @@ def select(
         group=group,
         sample_dim=sample_dim,
         feature_dim=feature_dim,
+        layer=layer,
+        raw=raw,
+        feature_labels=feature_labels,
+        transform=transform or (),
         fill_missing_chunks=fill_missing_chunks,
     )
     result = run_select(
@@ -110,6 +128,7 @@ def select(
         solver=solver,
         options=AdmmOptions(mu0, mu_max, rho, max_iter, patience),
         factor=factor,
+        anndata_out=anndata_out,
         overwrite=overwrite,
         selection_only=selection_only,
         method=method,
@@ -189,6 +208,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         ("solver", _ending(summary)),
         ("excluded", show.excluded(summary["excluded"], show.names(result.factor, result.matrix))),
     ]
+    if summary["transforms"]:
+        rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
     if summary["ambiguous"]:
         rows.append(
             (
@@ -219,9 +240,12 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
             f"{show.size(summary['predicted_peak_bytes'])} predicted at most",
         ),
     ]
-    if summary["output"] is not None:
-        rows.append(("output", summary["output"]))
+    rows += [(what, path) for what, path in _outputs(summary) if path is not None]
     return rows
+
+
+def _outputs(summary: dict[str, Any]) -> list[tuple[str, str | None]]:
+    return [("output", summary["output"]), ("anndata", summary["anndata_output"])]
 
 
 def _ending(summary: dict[str, Any]) -> str:
