@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from kmufs_stream.decomposition import (
     LanczosOptions,
     check_k,
     check_rank,
+    check_unchanged,
+    checkpoint_for,
     compute_factor,
     fingerprint,
+    inputs_of,
     plan_for,
 )
 from kmufs_stream.errors import RequestError
@@ -29,6 +33,7 @@ from kmufs_stream.result import Seconds, Selection, groups_of, root_of
 from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
+from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.plan import Demand, Plan
 from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.subset import write_result
@@ -85,6 +90,8 @@ def select(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> Selection:
     """Choose, without labels, the h features that best separate k clusters.
@@ -100,7 +107,8 @@ def select(
     out : where to write the result, a Zarr store; nothing is written by default.
     overwrite : replace an existing result at ``out`` once the new one is complete.
     selection_only : write indices, scores and diagnostics, copy no data.
-    method, lanczos, memory, threads, precision : see :func:`kmufs_stream.decompose`.
+    method, lanczos, memory, threads, precision, checkpoint, resume : see
+        :func:`kmufs_stream.decompose`; an active Dask client is used as there.
 
     Raises
     ------
@@ -109,7 +117,7 @@ def select(
     """
     began = time.perf_counter()
     matrix = open_matrix(data)
-    paths = [Path(matrix.source)] if Path(matrix.source).exists() else []
+    paths = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
     if isinstance(factor, str | os.PathLike):
         paths.append(Path(factor))
@@ -131,8 +139,45 @@ def select(
     target = None if out is None else Path(out)
     if target is not None:
         check_output(target, paths, overwrite=overwrite)
+    with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
+        return _select(
+            matrix,
+            k,
+            h,
+            plan,
+            solver=solver,
+            options=options,
+            factor=factor,
+            target=target,
+            overwrite=overwrite,
+            selection_only=selection_only,
+            lanczos=lanczos,
+            checkpoint=kept,
+            began=began,
+            progress=progress,
+        )
+
+
+def _select(
+    matrix: Matrix,
+    k: int,
+    h: int,
+    plan: Plan,
+    *,
+    solver: str,
+    options: AdmmOptions,
+    factor: Factor | None,
+    target: Path | None,
+    overwrite: bool,
+    selection_only: bool,
+    lanczos: LanczosOptions,
+    checkpoint: Checkpoint | None,
+    began: float,
+    progress: Progress,
+) -> Selection:
+    """Run what :func:`select` has planned."""
     if factor is None:
-        factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress)
+        factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress, checkpoint)
         read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
         check_belongs(factor, matrix)
@@ -185,6 +230,7 @@ def select(
         plan,
         samples=not selection_only,
         overwrite=overwrite,
+        verify=partial(check_unchanged, matrix, factor.fingerprint["chunks"]),
         progress=progress,
     )
     wrote = time.perf_counter()

@@ -14,6 +14,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.matrix import Matrix, Rows
 from kmufs_stream.sources.memory import open_bare, open_dataarray
 from kmufs_stream.sources.store import open_array, open_store
+from kmufs_stream.sources.sturdy import RETRIES
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
 
@@ -26,6 +27,7 @@ def open_matrix(
     sample_dim: str | None = None,
     feature_dim: str | None = None,
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
 ) -> Matrix:
     """Open a samples x features table without reading its values.
 
@@ -38,6 +40,8 @@ def open_matrix(
         samples otherwise.
     fill_missing_chunks : take chunks that the store does not hold for its fill value, instead of
         raising BrokenError when the data are used.
+    retries : how often a chunk whose reading fails for the moment is asked for again, after
+        longer and longer waits.
 
     Raises
     ------
@@ -46,6 +50,8 @@ def open_matrix(
     """
     if isinstance(data, Matrix):
         return data
+    if retries < 0:
+        raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")
     if isinstance(data, str | os.PathLike):
         return open_store(
             os.fspath(data),
@@ -54,6 +60,7 @@ def open_matrix(
             sample_dim=sample_dim,
             feature_dim=feature_dim,
             fill_missing_chunks=fill_missing_chunks,
+            retries=retries,
         )
     if variable is not None or group is not None:
         raise RequestError(
@@ -67,6 +74,7 @@ def open_matrix(
             sample_dim=sample_dim,
             feature_dim=feature_dim,
             fill_missing_chunks=fill_missing_chunks,
+            retries=retries,
         )
     if isinstance(data, xr.DataArray):
         return open_dataarray(data, sample_dim=sample_dim, feature_dim=feature_dim)

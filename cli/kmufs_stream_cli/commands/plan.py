@@ -28,29 +28,33 @@ def plan(
     solver: options.SolverName = "admm",
     threads: options.Threads = None,
     memory: options.Memory = None,
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
     precision: options.Precision = "auto",
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, open_matrix, plan_selection
+    from kmufs_stream.streaming.cluster import connected
 
     matrix = open_matrix(
         data, variable=variable, group=group, sample_dim=sample_dim, feature_dim=feature_dim
     )
-    made = plan_selection(
-        matrix,
-        k,
-        h,
-        solver=solver,
-        factor=None if factor is None else load_factor(factor),
-        selection_only=selection_only,
-        method=method,
-        lanczos=LanczosOptions(tol, max_passes),
-        memory=memory,
-        threads=threads,
-        precision=precision,
-    )
+    with connected(scheduler, workers, threads=threads, memory=memory) as share:
+        made = plan_selection(
+            matrix,
+            k,
+            h,
+            solver=solver,
+            factor=None if factor is None else load_factor(factor),
+            selection_only=selection_only,
+            method=method,
+            lanczos=LanczosOptions(tol, max_passes),
+            memory=share,
+            threads=threads,
+            precision=precision,
+        )
     if json:
         show.as_json(_summary(matrix, made, k, h, solver))
         return
@@ -81,6 +85,8 @@ def plan(
         method=method if method != "auto" else None,
         memory=memory,
         threads=threads,
+        scheduler=scheduler,
+        workers=workers,
         precision=precision if precision != "auto" else None,
     )
     show.next_command(out, again)
@@ -123,12 +129,22 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             f"{made.block_rows:,} rows, {made.blocks_per_partition:,} per partition, "
             f"{len(made.partitions):,} partitions",
         ),
-        ("threads", f"{made.threads:,}"),
+        ("threads", f"{made.threads:,}" + _of_workers(made)),
         ("reads", f"{_most(made)}{made.reads} for the factor, then the chosen columns once"),
         ("output", f"{show.size(made.output_bytes)} before compression"),
         ("memory", f"{show.size(made.peak)} predicted at most, of {show.size(made.budget)}"),
         ("given up", "; ".join(made.concessions) or "nothing"),
     ]
+
+
+def _of_workers(made: Plan) -> str:
+    if made.cluster is None:
+        return ""
+    limit = "no limit" if made.cluster.memory is None else f"of {show.size(made.cluster.memory)}"
+    return (
+        f" in each of {made.cluster.workers:,} workers, "
+        f"{show.size(made.worker_peak)} predicted at most, {limit}"
+    )
 
 
 def _most(made: Plan) -> str:
@@ -164,6 +180,9 @@ def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[st
         "blocks_per_partition": made.blocks_per_partition,
         "partitions": len(made.partitions),
         "threads": made.threads,
+        "workers": None if made.cluster is None else made.cluster.workers,
+        "worker_memory_bytes": None if made.cluster is None else made.cluster.memory,
+        "predicted_worker_peak_bytes": made.worker_peak or None,
         "reads": made.reads,
         "cached_rows": made.cached_rows,
         "rejected": dict(made.rejected),
