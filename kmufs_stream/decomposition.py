@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream import blas
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import (
     Factor,
     RowSample,
     Standardised,
     components_for,
 )
+from kmufs_stream.factor_store import save_factor
+from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
@@ -27,6 +32,8 @@ from kmufs_stream.routes.tsqr import leading_of_triangle
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.streaming.checkpoint import Checkpoint
+from kmufs_stream.streaming.cluster import active_client, cluster_size
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
 from kmufs_stream.streaming.passes import run_pass
 from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, make_plan
@@ -42,6 +49,8 @@ from kmufs_stream.streaming.sparse import (
 )
 from kmufs_stream.streaming.table import Table
 from kmufs_stream.streaming.tsqr import TSQR
+
+CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
 
 
 @dataclass(frozen=True)
@@ -81,11 +90,15 @@ def plan_for(
 ) -> Plan:
     """What would run for k clusters, and its predicted peak memory; nothing is computed.
 
-    With a factor at hand nothing is read for it, and the plan's method is ``factor``.
+    With a factor at hand nothing is read for it, and the plan's method is ``factor``. Where a
+    Dask client is active its workers read, unless the data are in this process's memory.
     """
     p = matrix.shape[1]
     check_k(k, p)
     table = table_of(matrix)
+    client = None if matrix.in_memory else active_client()
+    if client is not None:
+        demand = replace(demand, cluster=cluster_size(client))
     if factor is not None:
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
         return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
@@ -143,6 +156,10 @@ def decompose(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> Factor:
     """The factor of a samples x features table: every (k', h, solver), k' <= its rank, follows.
@@ -159,6 +176,13 @@ def decompose(
     threads : block tasks side by side; all cores by default.
     precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
         holds every value of the data's dtype.
+    out, overwrite : where to store the factor too; see :func:`kmufs_stream.save_factor`.
+    checkpoint, resume : a folder that keeps what has been read until the run has ended; and
+        whether to go on from what is in it. Long runs with an ``out`` keep it beside that, as
+        ``<out>.checkpoint``.
+
+    Where a ``distributed.Client`` is active the workers of its cluster read, unless the data are
+    in this process's memory; the result is the same bit for bit.
 
     Raises
     ------
@@ -171,10 +195,44 @@ def decompose(
     matrix = open_matrix(data)
     lanczos = lanczos or LanczosOptions()
     demand = Demand(method=method, memory=memory, threads=threads, precision=precision)
-    factor, _ = compute_factor(
-        matrix, k, None, plan_for(matrix, k, demand, lanczos), lanczos, progress
-    )
+    plan = plan_for(matrix, k, demand, lanczos)
+    target = None if out is None else Path(out)
+    if target is not None:
+        check_output(target, inputs_of(matrix), overwrite=overwrite)
+    with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
+        factor, _ = compute_factor(matrix, k, None, plan, lanczos, progress, kept)
+        if target is not None:
+            progress.start("writing", 0)
+            save_factor(factor, target, overwrite=overwrite)
     return factor
+
+
+def inputs_of(matrix: Matrix) -> list[Path]:
+    """The folder that the data lie in, if they do."""
+    return [Path(matrix.source)] if Path(matrix.source).exists() else []
+
+
+def checkpoint_for(
+    plan: Plan,
+    out: Path | None,
+    folder: str | os.PathLike[str] | None,
+    *,
+    resume: bool,
+    progress: Progress,
+) -> Checkpoint | contextlib.nullcontext[None]:
+    """The checkpoint that was asked for, or that a long run gets beside its output; or none."""
+    if folder is None and out is not None and (resume or plan.read_bytes >= CHECKPOINTED_BYTES):
+        out = out.resolve()
+        folder = out.with_name(f"{out.name}.checkpoint")
+    if folder is not None:
+        return Checkpoint(Path(folder), resume=resume, tell=progress.tell)
+    if resume:
+        raise RequestError(
+            "bad_option",
+            "There is nothing to resume: neither an output nor a checkpoint is given.",
+            "Say where the checkpoint is.",
+        )
+    return contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -192,6 +250,7 @@ def compute_factor(
     plan: Plan,
     lanczos_options: LanczosOptions,
     progress: Progress = SILENT,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Factor, FactorSeconds]:
     """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest."""
     n = matrix.shape[0]
@@ -211,7 +270,9 @@ def compute_factor(
     else:
         scaling = Scaling.from_probe(dense(probe), plan.precision)
     del probe
-    reader = _Reader(matrix, plan, progress)
+    if checkpoint is not None:
+        checkpoint.claim(_identity(belongs, k, plan, lanczos_options))
+    reader = _Reader(matrix, plan, progress, checkpoint)
     p, name = matrix.shape[1], matrix.feature_name
     with blas.all_cores():
         if plan.method == "lanczos":
@@ -228,6 +289,7 @@ def compute_factor(
             leading = leading_of_gram(scatter, scaling, k, name)
     if sparse and plan.method != "tsqr":
         check_spread(leading.features, name)
+    check_unchanged(matrix, belongs["chunks"])
     factor = Factor(
         **vars(leading),
         sample=RowSample(reader.index, stack(reader.pieces)),
@@ -259,9 +321,15 @@ def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> 
 class _Reader:
     """Reads all rows once for each kernel that it is given; the first read gathers the sample."""
 
-    def __init__(self, matrix: Matrix, plan: Plan, progress: Progress) -> None:
+    def __init__(
+        self, matrix: Matrix, plan: Plan, progress: Progress, checkpoint: Checkpoint | None
+    ) -> None:
         n, p = matrix.shape
         self.matrix, self.plan, self.progress = matrix, plan, progress
+        self.checkpoint = checkpoint
+        self.client = active_client() if plan.cluster is not None else None
+        if self.client is not None:
+            progress.tell(f"cluster dashboard: {self.client.dashboard_link}")
         self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
         self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
         self.pieces: list[NDArray[Any]] = []
@@ -280,12 +348,41 @@ class _Reader:
         return state
 
     def _run(self, kernel: Kernel[State]) -> State:
+        kept = self.checkpoint
         return run_pass(
             kernel,
             self.rows,
             self.plan.partitions,
             threads=self.plan.threads,
+            client=self.client,
+            saved=None if kept is None else kept.of_pass(self.passes, kernel),
             progress=self.progress.advance,
+        )
+
+
+def _identity(
+    belongs: dict[str, str], k: int, plan: Plan, lanczos_options: LanczosOptions
+) -> dict[str, str]:
+    """What the states of a run depend on: the data, and how they are read."""
+    lanczos_only = plan.method == "lanczos"
+    return {f"data {what}": value for what, value in belongs.items()} | {
+        "k": str(k) if lanczos_only else "any",
+        "method": plan.method,
+        "precision": plan.precision,
+        "seed": str(lanczos_options.seed) if lanczos_only else "any",
+        "rows of a block": str(plan.block_rows),
+        "blocks of a partition": str(plan.blocks_per_partition),
+    }
+
+
+def check_unchanged(matrix: Matrix, chunks: str) -> None:
+    """Raise BrokenError if the stored data are no longer those that the run began with."""
+    if not matrix.in_memory and _digest_of_chunks(matrix.inventory()[1:]) != chunks:
+        raise BrokenError(
+            "source_changed",
+            f"{matrix.source} was changed while it was being read: sizes or times of its chunks "
+            "differ.",
+            "Run again when nobody writes to it; a checkpoint of this run has to be removed.",
         )
 
 
@@ -333,8 +430,12 @@ def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
         "transforms": ", ".join(matrix.transforms) or "none",
         "labels": _digest(repr(labels).encode()),
         "values": _digest(*values),
-        "chunks": _digest("\n".join(chunks).encode()),
+        "chunks": _digest_of_chunks(chunks),
     }
+
+
+def _digest_of_chunks(chunks: list[str]) -> str:
+    return _digest("\n".join(chunks).encode())
 
 
 def _digest(*parts: bytes) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from kmufs_stream.decomposition import (
     LanczosOptions,
     check_k,
     check_rank,
+    check_unchanged,
+    checkpoint_for,
     compute_factor,
     fingerprint,
+    inputs_of,
     plan_for,
 )
 from kmufs_stream.errors import RequestError
@@ -46,6 +50,7 @@ from kmufs_stream.solvers import (
 )
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
+from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.plan import Demand, Plan
 from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import read_probe
@@ -117,6 +122,8 @@ def select(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> Selection:
     """Choose, without labels, the h features that best separate k clusters.
@@ -136,7 +143,8 @@ def select(
         more in the table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
     overwrite : replace an existing result once the new one is complete.
     selection_only : write indices, scores and diagnostics, copy no data.
-    method, lanczos, memory, threads, precision : see :func:`kmufs_stream.decompose`.
+    method, lanczos, memory, threads, precision, checkpoint, resume : see
+        :func:`kmufs_stream.decompose`; an active Dask client is used as there.
 
     Raises
     ------
@@ -145,7 +153,7 @@ def select(
     """
     began = time.perf_counter()
     matrix = open_matrix(data)
-    paths = [Path(matrix.source)] if Path(matrix.source).exists() else []
+    paths = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
     if isinstance(factor, str | os.PathLike):
         paths.append(Path(factor))
@@ -170,8 +178,47 @@ def select(
     annotated = None if anndata_out is None else Path(anndata_out)
     if annotated is not None:
         check_anndata_output(annotated, matrix, paths, overwrite=overwrite)
+    with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
+        return _select(
+            matrix,
+            k,
+            h,
+            plan,
+            solver=solver,
+            options=options,
+            factor=factor,
+            target=target,
+            annotated=annotated,
+            overwrite=overwrite,
+            selection_only=selection_only,
+            lanczos=lanczos,
+            checkpoint=kept,
+            began=began,
+            progress=progress,
+        )
+
+
+def _select(
+    matrix: Matrix,
+    k: int,
+    h: int,
+    plan: Plan,
+    *,
+    solver: str,
+    options: AdmmOptions,
+    factor: Factor | None,
+    target: Path | None,
+    annotated: Path | None,
+    overwrite: bool,
+    selection_only: bool,
+    lanczos: LanczosOptions,
+    checkpoint: Checkpoint | None,
+    began: float,
+    progress: Progress,
+) -> Selection:
+    """Run what :func:`select` has planned."""
     if factor is None:
-        factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress)
+        factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress, checkpoint)
         read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
         check_belongs(factor, matrix)
@@ -224,6 +271,7 @@ def select(
             plan,
             samples=not selection_only,
             overwrite=overwrite,
+            verify=partial(check_unchanged, matrix, factor.fingerprint["chunks"]),
             progress=progress,
         )
     if annotated is not None:

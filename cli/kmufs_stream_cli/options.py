@@ -96,12 +96,58 @@ FillMissingChunks = Annotated[
     ),
 ]
 
+Retries = Annotated[
+    int,
+    typer.Option(
+        "--retries",
+        metavar="N",
+        help="How often a chunk whose reading fails is asked for again.",
+        rich_help_panel=STORE,
+    ),
+]
+
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS|FILE",
+        help="Dask scheduler whose workers read: tcp://host:8786, or its scheduler file.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Start N processes here that read; --memory is shared out among all.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Keep what has been read there until the run has ended; OUT.checkpoint by default "
+        "where more than 50 GB are to be read.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Go on from the checkpoint, where there is one.",
+        rich_help_panel=RESOURCES,
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
         "--threads",
         metavar="N",
-        help="Blocks worked on side by side; all cores by default.",
+        help="Blocks worked on side by side, with --workers in each; all cores by default.",
         rich_help_panel=RESOURCES,
     ),
 ]

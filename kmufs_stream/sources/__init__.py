@@ -16,6 +16,7 @@ from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.memory import open_bare, open_dataarray
 from kmufs_stream.sources.store import open_array, open_store
+from kmufs_stream.sources.sturdy import RETRIES
 from kmufs_stream.sources.transforms import transformed
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
@@ -33,6 +34,7 @@ def open_matrix(
     feature_labels: str | None = None,
     transform: str | Sequence[str] = (),
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
 ) -> Matrix:
     """Open a samples x features table without reading its values.
 
@@ -50,6 +52,8 @@ def open_matrix(
         ``normalise-rows:TOTAL``; several are applied in this order, as values are read.
     fill_missing_chunks : take chunks that the store does not hold for its fill value, instead of
         raising BrokenError when the data are used.
+    retries : how often a chunk whose reading fails for the moment is asked for again, after
+        longer and longer waits.
 
     Raises
     ------
@@ -58,16 +62,22 @@ def open_matrix(
     """
     if isinstance(data, Matrix):
         return data
+    if retries < 0:
+        raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")
     where = {"variable": variable, "group": group, "layer": layer, "raw": raw}
     dims = {"sample_dim": sample_dim, "feature_dim": feature_dim}
-    matrix = _open(data, where, dims, fill_missing_chunks)
+    matrix = _open(data, where, dims, fill_missing_chunks, retries)
     if feature_labels is not None:
         matrix = labelled(matrix, feature_labels)
     return transformed(matrix, [transform] if isinstance(transform, str) else transform)
 
 
 def _open(
-    data: Any, where: dict[str, Any], dims: dict[str, str | None], fill_missing_chunks: bool
+    data: Any,
+    where: dict[str, Any],
+    dims: dict[str, str | None],
+    fill_missing_chunks: bool,
+    retries: int,
 ) -> Matrix:
     """By the source that knows this kind of data."""
     variable, group, layer, raw = where.values()
@@ -95,6 +105,7 @@ def _open(
             group=group,
             **dims,
             fill_missing_chunks=fill_missing_chunks,
+            retries=retries,
         )
     if any(where.values()):
         raise RequestError(
@@ -104,7 +115,7 @@ def _open(
             "Leave them out, or give a path.",
         )
     if isinstance(data, zarr.Array):
-        return open_array(data, **dims, fill_missing_chunks=fill_missing_chunks)
+        return open_array(data, **dims, fill_missing_chunks=fill_missing_chunks, retries=retries)
     if isinstance(data, xr.DataArray):
         return open_dataarray(data, **dims)
     if isinstance(data, da.Array | np.ndarray):

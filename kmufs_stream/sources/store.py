@@ -25,6 +25,7 @@ from kmufs_stream.sources.matrix import (
     is_numeric,
     orient,
 )
+from kmufs_stream.sources.sturdy import RETRIES, sturdy
 
 CF_PACKING = ("scale_factor", "add_offset", "missing_value", "_FillValue", "_Unsigned")
 BARE_DIMS = ("sample", "feature")
@@ -58,6 +59,8 @@ class StoredRows:
             if isinstance(columns, slice):
                 return np.asarray(self.array[rows])
             return np.asarray(self.array.oindex[rows, columns])
+        except BrokenError:
+            raise
         except Exception as error:
             raise self._broken(start, stop, error) from error
 
@@ -88,6 +91,7 @@ def open_store(
     sample_dim: str | None = None,
     feature_dim: str | None = None,
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
 ) -> Matrix:
     """Open a Zarr store on disk as a matrix; nothing but metadata and small coordinates is read.
 
@@ -112,6 +116,7 @@ def open_store(
             sample_dim=sample_dim,
             feature_dim=feature_dim,
             fill_missing_chunks=fill_missing_chunks,
+            retries=retries,
         )
     if isinstance(node, zarr.Array):
         if variable is not None:
@@ -120,9 +125,9 @@ def open_store(
                 f"{path} is a single Zarr array, it has no variable {variable!r}.",
                 "Leave out --variable.",
             )
-        return _matrix(path, None, node, sample_dim, feature_dim, fill_missing_chunks)
+        return _matrix(path, None, node, sample_dim, feature_dim, fill_missing_chunks, retries)
     array = _choose(path, node, variable)
-    return _matrix(path, node, array, sample_dim, feature_dim, fill_missing_chunks)
+    return _matrix(path, node, array, sample_dim, feature_dim, fill_missing_chunks, retries)
 
 
 def open_array(
@@ -131,9 +136,12 @@ def open_array(
     sample_dim: str | None = None,
     feature_dim: str | None = None,
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
 ) -> Matrix:
     """An open Zarr array as a matrix without labels."""
-    return _matrix(_place(array), None, array, sample_dim, feature_dim, fill_missing_chunks)
+    return _matrix(
+        _place(array), None, array, sample_dim, feature_dim, fill_missing_chunks, retries
+    )
 
 
 def _stands_in_dataset(array: zarr.Array[Any], path: str) -> bool:
@@ -247,13 +255,15 @@ def _matrix(
     sample_dim: str | None,
     feature_dim: str | None,
     fill_missing_chunks: bool,
+    retries: int,
 ) -> Matrix:
     name = array.basename or "data"
     check_table(name, source, array.shape, np.dtype(array.dtype))
     dims = _dimension_names(array)
     sample_dim, feature_dim, transposed = orient(dims, sample_dim, feature_dim, name)
     frame, attrs = _frame(group, array, {sample_dim, feature_dim})
-    rows = StoredRows(array, transposed, _packing(array, attrs))
+    read = sturdy(array, retries=retries, missing_is_fill=fill_missing_chunks)
+    rows = StoredRows(read, transposed, _packing(array, attrs))
     grid = array.chunks[::-1] if transposed else array.chunks
     unit = array.shards or array.chunks
     n, p = array.shape[::-1] if transposed else array.shape

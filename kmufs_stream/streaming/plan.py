@@ -25,6 +25,8 @@ from kmufs_stream.streaming.table import Table
 
 MB = 10**6
 BASELINE = 330 * MB  # interpreter, libraries, BLAS buffers
+WORKER_BASELINE = 380 * MB  # of a cluster's worker, which has more libraries
+WORKER_SHARE = 0.8  # of its limit: above this, Dask pauses a worker
 SLACK = 1.5  # what the allocator keeps of blocks that come and go in several threads
 GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
 BLOCK_BYTES = 16 * MB
@@ -63,6 +65,22 @@ Costs = Mapping[str, Callable[[int, int], Cost]]
 
 
 @dataclass(frozen=True)
+class ClusterSize:
+    """What a cluster offers.
+
+    Attributes
+    ----------
+    workers : their number.
+    threads : tasks side by side in a worker, the most of any.
+    memory : limit of a worker in bytes, the smallest of any; None without limits.
+    """
+
+    workers: int
+    threads: int
+    memory: int | None
+
+
+@dataclass(frozen=True)
 class Demand:
     """What a plan is asked for.
 
@@ -75,6 +93,7 @@ class Demand:
     memory : budget; None for half of what is available.
     threads : block tasks side by side; None for all cores.
     precision : ``auto``, ``float32`` or ``float64``.
+    cluster : the workers that read; None for threads of this process.
     """
 
     h: int = 0
@@ -84,6 +103,7 @@ class Demand:
     memory: str | int | None = None
     threads: int | None = None
     precision: str = "auto"
+    cluster: ClusterSize | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +118,8 @@ class Plan:
     stages : bytes by stage, baseline included.
     rejected : per method that does not run, why.
     concessions : what was given up to fit the budget.
+    cluster : the workers that read, ``threads`` at a time in each; None for this process.
+    worker_peak : upper bound of a worker's resident bytes; 0 without a cluster.
     """
 
     table: Table
@@ -115,6 +137,13 @@ class Plan:
     output_chunk_rows: int
     rejected: dict[str, str]
     concessions: tuple[str, ...]
+    cluster: ClusterSize | None = None
+    worker_peak: int = 0
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that the reads for the factor decode, at most."""
+        return self.reads * self.table.shape[0] * self.table.row_bytes
 
     @property
     def partitions(self) -> list[range]:
@@ -150,9 +179,11 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
             sizing = _Sizing(table, costs[method], demand, precision, block_rows)
             if smallest is None or sizing.peak(1) < smallest.peak(1):
                 smallest = sizing
-            if sizing.peak(1) > budget:
+            if sizing.peak(1) > budget or not sizing.fits_workers:
                 continue
             most = min(wanted, sizing.partitions)
+            if demand.cluster is not None:
+                most = demand.cluster.threads
             threads = next(t for t in range(most, 0, -1) if sizing.peak(t) <= budget)
             given_up = []
             if threads < most:
@@ -304,12 +335,37 @@ class _Sizing:
         cost = self.cost
         kept = self.base + self.sample + cost.kept
         states = self.live_states(threads) * cost.state
+        if self.demand.cluster is not None:
+            # The workers hold blocks and states; the last state comes here, pickled.
+            return self.fixed | {
+                "pass": kept + cost.driver + 3 * cost.state,
+                "factor": BASELINE + self.sample + cost.finish,
+                "solver": kept + self.demand.solver_bytes,
+            }
         return self.fixed | {
             "pass": self.base + self.sample + cost.driver + threads * self.block + states,
             "factor": self.base + self.sample + cost.finish,
             "solver": kept + self.demand.solver_bytes,
             "write": kept + threads * self.copy,
         }
+
+    @property
+    def worker_peak(self) -> int:
+        """Bytes of a worker, with its share of the states that wait; 0 without a cluster."""
+        cluster, cost = self.demand.cluster, self.cost
+        if cluster is None:
+            return 0
+        # Beside the states: the kernel's constants and what a state is pickled into.
+        states = (self.live_states(cluster.threads) + 2) * cost.state
+        reading = cluster.threads * self.block + states
+        return WORKER_BASELINE + max(reading, cluster.threads * self.copy)
+
+    @property
+    def fits_workers(self) -> bool:
+        cluster = self.demand.cluster
+        if cluster is None or cluster.memory is None:
+            return True
+        return self.worker_peak <= WORKER_SHARE * cluster.memory
 
     def peak(self, threads: int) -> int:
         return max(self.stages(threads).values())
@@ -324,7 +380,9 @@ class _Sizing:
     ) -> Plan:
         table, stages = self.table, self.stages(threads)
         cached = 0
-        if self.cost.reads > 1 and not table.in_memory:
+        if self.demand.cluster is not None and self.cost.reads > 1:
+            concessions = ("no rows cached between reads, on a cluster", *concessions)
+        elif self.cost.reads > 1 and not table.in_memory:
             spare = table.first_rows(max(budget - stages["pass"], 0))
             cached = min(spare // self.block_rows * self.block_rows, table.shape[0])
             stages["pass"] += table.block_bytes(cached) if cached else 0
@@ -349,6 +407,8 @@ class _Sizing:
             output_chunk_rows=self.chunk_rows,
             rejected=rejected,
             concessions=concessions,
+            cluster=self.demand.cluster,
+            worker_peak=self.worker_peak,
         )
 
 
@@ -364,6 +424,16 @@ def _output_chunk_rows(table: Table, h: int) -> int:
 
 
 def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
+    cluster = sizing.demand.cluster
+    if cluster is not None and cluster.memory is not None and not sizing.fits_workers:
+        needed = int(sizing.worker_peak / WORKER_SHARE)
+        return RequestError(
+            "does_not_fit",
+            f"A worker with {cluster.threads} threads needs {size(needed)} of memory, the smallest "
+            f"of {cluster.workers} has {size(cluster.memory)} (blocks {size(sizing.block)} a "
+            f"thread, states {size(sizing.cost.state)} each).",
+            f"Start workers with {-(-needed // MB)}MB or more, or with fewer threads each.",
+        )
     peak, stages = sizing.peak(1), sizing.stages(1)
     given = "--memory" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())

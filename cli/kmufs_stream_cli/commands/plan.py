@@ -33,12 +33,15 @@ def plan(
     solver: options.SolverName = "admm",
     threads: options.Threads = None,
     memory: options.Memory = None,
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
     precision: options.Precision = "auto",
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, open_matrix, plan_selection
+    from kmufs_stream.streaming.cluster import connected
 
     matrix = open_matrix(
         data,
@@ -51,19 +54,20 @@ def plan(
         feature_labels=feature_labels,
         transform=transform or (),
     )
-    made = plan_selection(
-        matrix,
-        k,
-        h,
-        solver=solver,
-        factor=None if factor is None else load_factor(factor),
-        selection_only=selection_only,
-        method=method,
-        lanczos=LanczosOptions(tol, max_passes),
-        memory=memory,
-        threads=threads,
-        precision=precision,
-    )
+    with connected(scheduler, workers, threads=threads, memory=memory) as share:
+        made = plan_selection(
+            matrix,
+            k,
+            h,
+            solver=solver,
+            factor=None if factor is None else load_factor(factor),
+            selection_only=selection_only,
+            method=method,
+            lanczos=LanczosOptions(tol, max_passes),
+            memory=share,
+            threads=threads,
+            precision=precision,
+        )
     if json:
         show.as_json(_summary(matrix, made, k, h, solver))
         return
@@ -98,6 +102,8 @@ def plan(
         method=method if method != "auto" else None,
         memory=memory,
         threads=threads,
+        scheduler=scheduler,
+        workers=workers,
         precision=precision if precision != "auto" else None,
     )
     show.next_command(out, again)
@@ -144,7 +150,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             f"{made.block_rows:,} rows, {made.blocks_per_partition:,} per partition, "
             f"{len(made.partitions):,} partitions",
         ),
-        ("threads", f"{made.threads:,}"),
+        ("threads", f"{made.threads:,}" + _of_workers(made)),
         ("reads", f"{_most(made)}{made.reads} for the factor, then the chosen columns once"),
         ("output", f"{show.size(made.output_bytes)} before compression"),
         ("memory", f"{show.size(made.peak)} predicted at most, of {show.size(made.budget)}"),
@@ -154,6 +160,16 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
 
 def _entries(sparsity: Sparsity) -> str:
     return f"sparse, {sparsity.indptr[-1]:,} entries in chunks of {sparsity.chunk_entries:,}"
+
+
+def _of_workers(made: Plan) -> str:
+    if made.cluster is None:
+        return ""
+    limit = "no limit" if made.cluster.memory is None else f"of {show.size(made.cluster.memory)}"
+    return (
+        f" in each of {made.cluster.workers:,} workers, "
+        f"{show.size(made.worker_peak)} predicted at most, {limit}"
+    )
 
 
 def _most(made: Plan) -> str:
@@ -191,6 +207,9 @@ def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[st
         "blocks_per_partition": made.blocks_per_partition,
         "partitions": len(made.partitions),
         "threads": made.threads,
+        "workers": None if made.cluster is None else made.cluster.workers,
+        "worker_memory_bytes": None if made.cluster is None else made.cluster.memory,
+        "predicted_worker_peak_bytes": made.worker_peak or None,
         "reads": made.reads,
         "cached_rows": made.cached_rows,
         "rejected": dict(made.rejected),

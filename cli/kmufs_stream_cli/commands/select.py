@@ -34,6 +34,7 @@ def select(
     feature_labels: options.FeatureLabels = None,
     transform: options.Transform = None,
     fill_missing_chunks: options.FillMissingChunks = False,
+    retries: options.Retries = 5,
     out: Annotated[
         str | None,
         typer.Option(
@@ -95,6 +96,10 @@ def select(
     ] = 30,
     threads: options.Threads = None,
     memory: options.Memory = None,
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
+    checkpoint: options.Checkpoint = None,
+    resume: options.Resume = False,
     precision: options.Precision = "auto",
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -105,6 +110,7 @@ def select(
     The data are read once, block by block, whatever their size.
     """
     from kmufs_stream import AdmmOptions, LanczosOptions, open_matrix
+    from kmufs_stream.streaming.cluster import connected
 
     matrix = open_matrix(
         data,
@@ -117,26 +123,30 @@ def select(
         feature_labels=feature_labels,
         transform=transform or (),
         fill_missing_chunks=fill_missing_chunks,
+        retries=retries,
     )
-    result = run_select(
-        matrix,
-        k,
-        h,
-        out=default_output(data) if out is None else out,
-        verbose=verbose,
-        json=json,
-        solver=solver,
-        options=AdmmOptions(mu0, mu_max, rho, max_iter, patience),
-        factor=factor,
-        anndata_out=anndata_out,
-        overwrite=overwrite,
-        selection_only=selection_only,
-        method=method,
-        lanczos=LanczosOptions(tol, max_passes, seed),
-        memory=memory,
-        threads=threads,
-        precision=precision,
-    )
+    with connected(scheduler, workers, threads=threads, memory=memory) as share:
+        result = run_select(
+            matrix,
+            k,
+            h,
+            out=default_output(data) if out is None else out,
+            verbose=verbose,
+            json=json,
+            solver=solver,
+            options=AdmmOptions(mu0, mu_max, rho, max_iter, patience),
+            factor=factor,
+            anndata_out=anndata_out,
+            overwrite=overwrite,
+            selection_only=selection_only,
+            method=method,
+            lanczos=LanczosOptions(tol, max_passes, seed),
+            memory=share,
+            threads=threads,
+            checkpoint=checkpoint,
+            resume=resume,
+            precision=precision,
+        )
     if json:
         show.as_json(result.summary())
     else:
