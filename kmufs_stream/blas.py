@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from threadpoolctl import threadpool_limits
 
@@ -17,9 +19,30 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def one_thread() -> AbstractContextManager[object]:
-    """One BLAS thread per caller: block tasks already run side by side."""
-    return _limited(1)
+_lock = threading.Lock()
+_callers = 0
+_limit = ExitStack()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One BLAS thread per caller: block tasks already run side by side.
+
+    The number is the process's, so it comes back when the last of the callers leaves. Only the
+    first thread that sets it can change it (threadpoolctl 3.8): set it before starting others.
+    """
+    global _callers
+    with _lock:
+        if _callers == 0:
+            _limit.enter_context(_limited(1))
+        _callers += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _callers -= 1
+            if _callers == 0:
+                _limit.close()
 
 
 def all_cores() -> AbstractContextManager[object]:

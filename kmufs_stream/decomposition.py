@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from kmufs_stream import blas
-from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import (
-    Factor,
-    RowSample,
-    components_for,
-)
+from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.factor import Factor, RowSample, components_for
+from kmufs_stream.factor_store import save_factor
+from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.routes.tsqr import leading_of_triangle
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.streaming.checkpoint import Checkpoint
+from kmufs_stream.streaming.cluster import active_client, cluster_size
 from kmufs_stream.streaming.kernels import Gram, Kernel, Moments, State
 from kmufs_stream.streaming.passes import run_pass
-from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, Table, make_plan
+from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, make_plan
 from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
 from kmufs_stream.streaming.scaling import Scaling, read_probe
-from kmufs_stream.streaming.screened import Screened, ScreenedState
-from kmufs_stream.streaming.tsqr import TSQR
+from kmufs_stream.streaming.screened import Screened, ScreenedState, missing_in
+from kmufs_stream.streaming.sparse import (
+    CANCELS,
+    Densified,
+    SparseGram,
+    gram_update_bytes,
+    slab_rows,
+    sparse_scaling,
+)
+from kmufs_stream.streaming.table import Table
+from kmufs_stream.streaming.tsqr import TSQR, TSQRState
+
+CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
 
 
 @dataclass(frozen=True)
@@ -72,21 +89,26 @@ def plan_for(
 ) -> Plan:
     """What would run for k clusters, and its predicted peak memory; nothing is computed.
 
-    With a factor at hand nothing is read for it, and the plan's method is ``factor``.
+    With a factor at hand nothing is read for it, and the plan's method is ``factor``. Where a
+    Dask client is active its workers read, unless the data are in this process's memory.
     """
     p = matrix.width
     check_k(k, p)
     table = table_of(matrix, screening)
+    client = None if matrix.in_memory else active_client()
+    if client is not None:
+        demand = replace(demand, cluster=cluster_size(client))
     if factor is not None:
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
         return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
     fills = matrix.dtype.kind == "f" and screening.missing == "mean"
-    return make_plan(table, _costs(p, k, lanczos.max_passes, fills), demand)
+    sparse = matrix.sparsity is not None
+    return make_plan(table, _costs(p, k, lanczos.max_passes, fills, sparse), demand)
 
 
 def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
     """The facts about a matrix that a plan follows from."""
-    copies = int(matrix.stacked) + int(matrix.asked is not None)
+    copies = int(matrix.stacked) + int(matrix.asked is not None) + int(bool(matrix.transforms))
     if screening and screening.missing == "drop-samples" and matrix.dtype.kind == "f":
         copies += 2
     return Table(
@@ -100,19 +122,23 @@ def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
         chunk_cells=matrix.chunk_cells,
         width=matrix.width,
         copies=copies,
+        sparsity=matrix.sparsity,
         held_bytes=matrix.held_bytes,
     )
 
 
-def _costs(p: int, k: int, max_passes: int, fills: bool) -> Costs:
+def _costs(p: int, k: int, max_passes: int, fills: bool, sparse: bool) -> Costs:
     """Memory and reads of the three routes; ``fills``: means may stand in for missing values."""
     components = 3 * 8 * p * components_for(k, p)
     square = 8 * (p + 1) ** 2
 
     def gram(rows: int, itemsize: int) -> Cost:
         # Finish: the scatter, the correlation matrix, and the copy that LAPACK destroys.
-        product = p * p * itemsize
-        noted, of_gaps = (2 * square, product + rows * p * itemsize) if fills else (0, 0)
+        product = gram_update_bytes(rows, p) if sparse else p * p * itemsize
+        noted, of_gaps = 0, 0
+        if fills:
+            noted = 2 * square
+            of_gaps = 3 * square if sparse else product + rows * p * itemsize
         return Cost(
             square + noted,
             product + of_gaps,
@@ -123,14 +149,18 @@ def _costs(p: int, k: int, max_passes: int, fills: bool) -> Costs:
         )
 
     def tsqr(rows: int, itemsize: int) -> Cost:
+        rows = min(rows, slab_rows(p)) if sparse else rows
         stacked = 2 * 8 * (rows + p + 1) * (p + 1)
+        stacked += 8 * rows * p if sparse else 0
         update, finish = stacked + 4 * square, 8 * square + components
         return Cost(square, update, 0, finish, components, reads=2 if fills else 1)
 
     def lanczos(rows: int, itemsize: int) -> Cost:
         size = lanczos_bytes(p, product_block_columns(k), max_passes, rows, itemsize)
+        # Sparse products make the vectors scaled, transposed, and a product to add.
+        update = size.update + (size.state * 3 if sparse else 0)
         finish = size.driver + components
-        return Cost(size.state, size.update, size.driver, finish, components, reads=max_passes)
+        return Cost(size.state, update, size.driver, finish, components, reads=max_passes)
 
     return {"gram": gram, "tsqr": tsqr, "lanczos": lanczos}
 
@@ -145,6 +175,10 @@ def decompose(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> Factor:
     """The factor of a samples x features table: every (k', h, solver), k' <= its rank, follows.
@@ -162,6 +196,13 @@ def decompose(
     threads : block tasks side by side; all cores by default.
     precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
         holds every value of the data's dtype.
+    out, overwrite : where to store the factor too; see :func:`kmufs_stream.save_factor`.
+    checkpoint, resume : a folder that keeps what has been read until the run has ended; and
+        whether to go on from what is in it. Long runs with an ``out`` keep it beside that, as
+        ``<out>.checkpoint``.
+
+    Where a ``distributed.Client`` is active the workers of its cluster read, unless the data are
+    in this process's memory; the result is the same bit for bit.
 
     Raises
     ------
@@ -175,8 +216,43 @@ def decompose(
     lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
     demand = Demand(method=method, memory=memory, threads=threads, precision=precision)
     plan = plan_for(matrix, k, demand, lanczos, screening)
-    factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress)
+    target = None if out is None else Path(out)
+    if target is not None:
+        check_output(target, inputs_of(matrix), overwrite=overwrite)
+    with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
+        factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
+        if target is not None:
+            progress.start("writing", 0)
+            save_factor(factor, target, overwrite=overwrite)
     return factor
+
+
+def inputs_of(matrix: Matrix) -> list[Path]:
+    """The folder that the data lie in, if they do."""
+    return [Path(matrix.source)] if Path(matrix.source).exists() else []
+
+
+def checkpoint_for(
+    plan: Plan,
+    out: Path | None,
+    folder: str | os.PathLike[str] | None,
+    *,
+    resume: bool,
+    progress: Progress,
+) -> Checkpoint | contextlib.nullcontext[None]:
+    """The checkpoint that was asked for, or that a long run gets beside its output; or none."""
+    if folder is None and out is not None and (resume or plan.read_bytes >= CHECKPOINTED_BYTES):
+        out = out.resolve()
+        folder = out.with_name(f"{out.name}.checkpoint")
+    if folder is not None:
+        return Checkpoint(Path(folder), resume=resume, tell=progress.tell)
+    if resume:
+        raise RequestError(
+            "bad_option",
+            "There is nothing to resume: neither an output nor a checkpoint is given.",
+            "Say where the checkpoint is.",
+        )
+    return contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -195,6 +271,7 @@ def compute_factor(
     lanczos_options: LanczosOptions,
     screening: Screening,
     progress: Progress = SILENT,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Factor, FactorSeconds]:
     """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest."""
     n = matrix.shape[0]
@@ -206,19 +283,26 @@ def compute_factor(
             f"--sample-dims {matrix.feature_dim}.",
         )
     began = time.perf_counter()
-    probe = read_probe(matrix)
+    probe: Any = read_probe(matrix)
     belongs = fingerprint(matrix, probe)
-    asked = slice(None) if matrix.asked is None else matrix.asked
-    probe = probe[:, asked]
-    scaling = Scaling.from_probe(probe, plan.precision)
+    if matrix.asked is not None:
+        probe = probe[:, matrix.asked]
+    sparse = matrix.sparsity is not None
+    if sparse and plan.method != "tsqr":  # which densifies, and so can shift
+        scaling = sparse_scaling(probe)
+    else:
+        scaling = Scaling.from_probe(dense(probe), plan.precision)
     if screening.missing == "drop-samples":
         # A feature that varies in the probe may be constant in the samples that are kept.
         scaling = replace(scaling, unsure=np.arange(matrix.width))
-    reader = _Reader(matrix, plan, screening, probe, progress)
+    if checkpoint is not None:
+        checkpoint.claim(_identity(belongs, k, plan, lanczos_options, screening))
+    reader = _Reader(matrix, plan, screening, probe, progress, checkpoint)
     del probe
     standardised = reader.standardise
     with blas.all_cores():
         if plan.method == "lanczos":
+            options = vars(lanczos_options)
             leading = lanczos(
                 reader,
                 scaling,
@@ -226,22 +310,27 @@ def compute_factor(
                 k=k,
                 h=h,
                 standardise=standardised,
-                **vars(lanczos_options),
+                sparse=sparse,
+                **options,
             )
         elif plan.method == "tsqr":
-            state = reader(TSQR(scaling))
+            state = reader(_qr(scaling, sparse))
             if screening.missing == "mean" and state.moments.missing.any():
                 # A QR cannot take in afterwards what only this read has shown.
                 mean = standardised(state.moments, scaling, np.ones(matrix.width)).mean
                 scaling = scaling.centred(mean)
-                state = reader(TSQR(scaling))
+                state = reader(_qr(scaling, sparse))
             leading = leading_of_triangle(state, scaling, k, standardised)
         else:
-            state_of_gram = reader(Gram(scaling, note_gaps=screening.missing == "mean"))
-            leading = leading_of_gram(state_of_gram, scaling, k, standardised)
+            gram = SparseGram if sparse else Gram
+            scatter = reader(gram(scaling, note_gaps=screening.missing == "mean"))
+            leading = leading_of_gram(scatter, scaling, k, standardised)
     features = leading.features
     if matrix.asked is not None:
         features = features.of_all(matrix.asked, matrix.shape[1])
+    if sparse and plan.method != "tsqr":
+        check_spread(features, matrix.feature_name)
+    check_unchanged(matrix, belongs["chunks"])
     found = vars(leading) | {"features": features, "passes": reader.passes}
     factor = Factor(
         **found,
@@ -257,6 +346,26 @@ def compute_factor(
     return factor, FactorSeconds(reader.seconds, total - reader.seconds)
 
 
+def _qr(scaling: Scaling, sparse: bool) -> Kernel[TSQRState]:
+    kernel = TSQR(scaling)
+    return Densified(kernel) if sparse else kernel
+
+
+def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> None:
+    """Refuse sparse data whose means are so large that uncentred sums lose the spread."""
+    mean, std = features.mean[features.usable], features.std[features.usable]
+    lost = features.usable[np.abs(mean) > CANCELS * std]
+    if len(lost):
+        i = int(lost[0])
+        raise RequestError(
+            "mean_too_large",
+            f"The mean of {feature_name(i)} is {abs(features.mean[i]) / features.std[i]:.0e} times "
+            f"its spread ({len(lost)} such features): sums over sparse data, which are not "
+            "centred, lose too many digits.",
+            "Say --method tsqr, which centres, or drop these features.",
+        )
+
+
 class _Reader:
     """Reads all rows once for each kernel that it is given; the first read gathers the sample.
 
@@ -268,11 +377,16 @@ class _Reader:
         matrix: Matrix,
         plan: Plan,
         screening: Screening,
-        probe: NDArray[Any],
+        probe: Block,
         progress: Progress,
+        checkpoint: Checkpoint | None,
     ) -> None:
         n, p = matrix.shape
         self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
+        self.checkpoint = checkpoint
+        self.client = active_client() if plan.cluster is not None else None
+        if self.client is not None:
+            progress.tell(f"cluster dashboard: {self.client.dashboard_link}")
         self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
         self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
         self.pieces: list[NDArray[Any]] = []
@@ -281,7 +395,7 @@ class _Reader:
         self.complete: NDArray[np.bool_] | None = None
         if screening.missing == "drop-samples":
             # A guess at the features that have any value at all.
-            self.complete = (~np.isnan(probe)).any(axis=0)
+            self.complete = missing_in(probe).sum(axis=0) < probe.shape[0]
         self.nonzero: NDArray[np.int64] | None = None
         self.dropped = np.empty(0, np.int64)
 
@@ -335,11 +449,14 @@ class _Reader:
         return state
 
     def _run(self, kernel: Kernel[State]) -> State:
+        kept = self.checkpoint
         return run_pass(
             kernel,
             self.rows,
             self.plan.partitions,
             threads=self.plan.threads,
+            client=self.client,
+            saved=None if kept is None else kept.of_pass(self.passes, kernel),
             progress=self.progress.advance,
         )
 
@@ -354,6 +471,37 @@ def _sample(reader: _Reader, features: Standardised, screening: Screening) -> Ro
         rows, columns = np.nonzero(np.isnan(values))
         values[rows, columns] = features.mean[columns]
     return RowSample(index, values)
+
+
+def _identity(
+    belongs: dict[str, str],
+    k: int,
+    plan: Plan,
+    lanczos_options: LanczosOptions,
+    screening: Screening,
+) -> dict[str, str]:
+    """What the states of a run depend on: the data, and how they are read."""
+    lanczos_only = plan.method == "lanczos"
+    return {f"data {what}": value for what, value in belongs.items()} | {
+        "k": str(k) if lanczos_only else "any",
+        "method": plan.method,
+        "precision": plan.precision,
+        "screening": repr(screening),
+        "seed": str(lanczos_options.seed) if lanczos_only else "any",
+        "rows of a block": str(plan.block_rows),
+        "blocks of a partition": str(plan.blocks_per_partition),
+    }
+
+
+def check_unchanged(matrix: Matrix, chunks: str) -> None:
+    """Raise BrokenError if the stored data are no longer those that the run began with."""
+    if not matrix.in_memory and _digest_of_chunks(matrix.inventory()[1:]) != chunks:
+        raise BrokenError(
+            "source_changed",
+            f"{matrix.source} was changed while it was being read: sizes or times of its chunks "
+            "differ.",
+            "Run again when nobody writes to it; a checkpoint of this run has to be removed.",
+        )
 
 
 def check_k(k: int, limit: int, what: str = "features") -> None:
@@ -389,19 +537,25 @@ def check_rank(k: int, factor: Factor) -> None:
     )
 
 
-def fingerprint(matrix: Matrix, probe: NDArray[Any]) -> dict[str, str]:
-    """What a saved factor is compared by: shape, labels, metadata with the probe, chunks."""
+def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
+    """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
     labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
     asked = "all" if matrix.asked is None else matrix.asked.tolist()
     metadata, *chunks = matrix.inventory()
-    values = [metadata.encode(), probe.dtype.str.encode(), np.ascontiguousarray(probe).tobytes()]
+    parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
+    values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
     return {
         "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
+        "transforms": ", ".join(matrix.transforms) or "none",
         "labels": _digest(repr(labels).encode()),
         "asked": _digest(repr(asked).encode()),
         "values": _digest(*values),
-        "chunks": _digest("\n".join(chunks).encode()),
+        "chunks": _digest_of_chunks(chunks),
     }
+
+
+def _digest_of_chunks(chunks: list[str]) -> str:
+    return _digest("\n".join(chunks).encode())
 
 
 def _digest(*parts: bytes) -> str:

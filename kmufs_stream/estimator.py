@@ -21,6 +21,7 @@ from kmufs_stream.factor import Factor
 from kmufs_stream.selection import AdmmOptions, check_h, check_solver, solve
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.matrix import dense
 
 DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
 
@@ -85,7 +86,7 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         first = not self.__sklearn_is_fitted__()
         matrix = self._open(X, reset=first, least=1)
-        rows = matrix.rows.read(0, matrix.shape[0])
+        rows = dense(matrix.rows.read(0, matrix.shape[0]))
         batches = Batches.before(rows) if first else self._batches
         if batches is None:
             if self.factor_.correlation is None:

@@ -27,7 +27,7 @@ from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import standardise
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.labels import class_codes
-from kmufs_stream.sources.matrix import plain
+from kmufs_stream.sources.matrix import dense, densified, plain
 from kmufs_stream.stored import open_selection
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
 from kmufs_stream.streaming.lloyd import Clusters, Standard
@@ -182,7 +182,7 @@ def evaluate(
     columns = chosen.selected
     every = chosen.standard
     standard = Standard(every.mean[columns], every.std[columns])
-    whole = None if data is None else open_matrix(data)
+    whole = None if data is None else densified(open_matrix(data))
     if whole is not None:
         chosen.check_made_from(whole)
     resources = (k, starts, memory, threads, progress)
@@ -195,7 +195,7 @@ def evaluate(
             labels, [read.matrix] if whole is None else [read.matrix, whole]
         )
 
-    scaling = Scaling.from_probe(read_probe(read.matrix), "float64")
+    scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
     scatter = read(Gram(scaling), "correlations")
     _, correlation = correlation_matrix(
         scatter, scaling, partial(standardise, feature_name=read.matrix.feature_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.scaling import Precision
+
+SAMPLE_BLOCK = 2**20  # numbers in a block of the row sample
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,18 @@ class Factor(Leading):
         """Bytes of its arrays, the row sample aside."""
         square = 0 if self.correlation is None else self.correlation.nbytes
         return square + 3 * self.components.nbytes
+
+    def sample_blocks(self) -> Iterator[NDArray[np.float64]]:
+        """The row sample, standardised, usable features, in blocks of some MB; missing is 0."""
+        features, values = self.features, self.sample.values
+        usable = features.usable
+        mean, std = features.mean[usable], features.std[usable]
+        rows = max(SAMPLE_BLOCK // len(usable), 1)
+        for start in range(0, len(values), rows):
+            block = values[start : start + rows, usable].astype(np.float64)
+            block -= mean
+            block /= std
+            yield np.nan_to_num(block, copy=False, nan=0.0)
 
     @property
     def tie(self) -> float:

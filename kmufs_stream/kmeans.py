@@ -14,6 +14,7 @@ from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.matrix import dense
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.lloyd import SLAB_ROWS, Lloyd, Standard
 from kmufs_stream.streaming.passes import run_pass
@@ -115,7 +116,7 @@ def _in_memory(
     for partition in plan.partitions:
         for a in partition:
             b = min(a + partition.step, partition.stop)
-            table[a:b] = standard.rows(matrix.rows.read(a, b))
+            table[a:b] = standard.rows(dense(matrix.rows.read(a, b)))
             progress.advance(b - a)
     progress.start("clustering", 0)
     fitted = _fit(table, k, starts, seed)

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.sources.hdf5 import is_hdf5
 
 ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
@@ -48,7 +49,7 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
             "Create it, or choose another --out.",
         )
     if out.exists():
-        if not out.is_dir() or not any((out / mark).exists() for mark in ZARR_MARKS):
+        if not any((out / mark).exists() for mark in ZARR_MARKS) and not is_hdf5(out):
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
@@ -70,7 +71,15 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside ``out`` that takes its place when the block ends, and is gone if it fails.
+    """A folder beside ``out`` that takes its place when the block ends, and is gone if it fails."""
+    with new_output(out, overwrite=overwrite) as partial:
+        partial.mkdir()
+        yield partial
+
+
+@contextlib.contextmanager
+def new_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A path beside ``out``; what the block puts there takes its place when the block ends.
 
     An older ``out`` is renamed aside, the new one renamed in, the old one removed; after a crash
     between, the next :func:`check_output` puts the old one back.
@@ -79,7 +88,6 @@ def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
     partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
     previous = _previous(out)
     try:
-        partial.mkdir()
         yield partial
         if out.exists() and not overwrite:
             raise RequestError(
@@ -100,14 +108,16 @@ def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
         _remove(partial)
         if previous.exists() and not out.exists():
             previous.rename(out)
-        shutil.rmtree(previous, ignore_errors=True)
+        _remove(previous)
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder into which a last write may still be under way."""
+def _remove(place: Path) -> None:
+    """Remove a file, or a folder into which a last write may still be under way."""
+    if place.is_file():
+        place.unlink(missing_ok=True)
     for _ in range(50):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        if not place.exists():
             return
         time.sleep(0.02)
 
@@ -122,12 +132,12 @@ def _repair(out: Path) -> None:
     with contextlib.suppress(OSError):  # a folder that cannot be written is reported by the check
         if previous.exists() and not out.exists():
             previous.rename(out)
-        shutil.rmtree(previous, ignore_errors=True)
+        _remove(previous)
         for partial in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
             owner = partial.name.rpartition("-")[2]
             # In a container every run may have this process's own number.
             if owner.isdigit() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner))):
-                shutil.rmtree(partial, ignore_errors=True)
+                _remove(partial)
 
 
 def _writable(folder: Path) -> bool:

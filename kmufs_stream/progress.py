@@ -14,6 +14,9 @@ class Progress(Protocol):
     def advance(self, rows: int) -> None:
         """So many rows more are done."""
 
+    def tell(self, notice: str) -> None:
+        """Something that a user should know: where a checkpoint or a dashboard is."""
+
 
 class Silent:
     """Tells nobody."""
@@ -22,6 +25,9 @@ class Silent:
         """See Progress."""
 
     def advance(self, rows: int) -> None:
+        """See Progress."""
+
+    def tell(self, notice: str) -> None:
         """See Progress."""
 
 

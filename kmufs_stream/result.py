@@ -52,7 +52,7 @@ class Selection:
     ambiguous : int64 source indices of the features whose score is as near to the h-th highest
         as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
     every_score : (u,) float64, a_i of all usable features.
-    output : where the result was written, or None.
+    output, anndata_output : where the result was written, or None.
     """
 
     k: int
@@ -74,6 +74,7 @@ class Selection:
     plan: Plan
     passes: int
     output: Path | None
+    anndata_output: Path | None
     seconds: Seconds
 
     def __repr__(self) -> str:
@@ -81,6 +82,11 @@ class Selection:
             f"<Selection: {self.h} of {self.matrix.shape[1]} features for k = {self.k} by "
             f"{self.solver}, {self.objective / self.optimum:.1%} of the optimum>"
         )
+
+    @property
+    def solver_objective(self) -> float:
+        """What the solver maximises, at this choice; see the solver's docstring."""
+        return self.solution.solver_objective
 
     @cached_property
     def dataset(self) -> xr.Dataset:
@@ -104,7 +110,7 @@ class Selection:
             "scores": self.scores.tolist(),
             "objective": self.objective,
             "optimum": self.optimum,
-            "solver_objective": solution.solver_objective,
+            "solver_objective": self.solver_objective,
             "iterations": solution.iterations,
             "converged": solution.converged,
             "primal_residuals": (
@@ -117,6 +123,7 @@ class Selection:
             "solver": self.solver,
             "method": self.factor.method,
             "precision": self.factor.precision,
+            "transforms": list(self.matrix.transforms),
             "passes": self.passes,
             "settled": self.factor.settled,
             "score_error": self.factor.score_error,
@@ -130,6 +137,7 @@ class Selection:
             "usable": len(features.usable),
             "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
             "output": None if self.output is None else str(self.output),
+            "anndata_output": None if self.anndata_output is None else str(self.anndata_output),
             "seconds": vars(self.seconds).copy(),
             "concessions": list(self.plan.concessions),
             "peak_rss_bytes": peak_memory(),
@@ -148,12 +156,13 @@ def _attributes(result: Selection) -> dict[str, Any]:
         **{f"solver_{name}": value for name, value in result.parameters.items()},
         "objective": result.objective,
         "optimum": result.optimum,
-        "solver_objective": solution.solver_objective,
+        "solver_objective": result.solver_objective,
         "iterations": solution.iterations,
         "converged": int(solution.converged),
         "ambiguous": len(result.ambiguous),
         "method": factor.method,
         "precision": factor.precision,
+        "transforms": ", ".join(result.matrix.transforms),
         "passes": factor.passes,
         "settled": int(factor.settled),
         "score_error": factor.score_error,
@@ -190,12 +199,24 @@ def groups_of(result: Selection) -> dict[str, xr.Dataset]:
     return {"all_features": _all_features(result), "diagnostics": _diagnostics(result)}
 
 
-def _all_features(result: Selection) -> xr.Dataset:
-    features, p = result.factor.features, result.matrix.shape[1]
-    scores = np.full(p, np.nan)
-    scores[features.usable] = result.every_score
+def feature_columns(result: Selection) -> dict[str, NDArray[Any]]:
+    """Columns for a table of all p features: chosen or not, score, and rank by score.
+
+    Excluded features have no score, and only the chosen ones have a rank: NaN stands for none, as
+    scanpy's highly_variable_genes has it.
+    """
+    p = result.matrix.shape[1]
+    scores, ranks = np.full(p, np.nan), np.full(p, np.nan)
+    scores[result.factor.features.usable] = result.every_score
     chosen = np.zeros(p, bool)
     chosen[result.selected] = True
+    ranks[result.selected] = result.ranks
+    return {"kmufs_selected": chosen, "kmufs_score": scores, "kmufs_rank": ranks}
+
+
+def _all_features(result: Selection) -> xr.Dataset:
+    features, p = result.factor.features, result.matrix.shape[1]
+    chosen, scores, _ = feature_columns(result).values()
     reasons = np.full(p, "", dtype=object)
     for reason, index in features.excluded.items():
         reasons[index] = reason

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +14,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
+from kmufs_stream.anndata_output import check_anndata_output, write_anndata
 from kmufs_stream.decomposition import (
     LanczosOptions,
     check_k,
     check_rank,
+    check_unchanged,
+    checkpoint_for,
     compute_factor,
     fingerprint,
+    inputs_of,
     plan_for,
 )
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
-from kmufs_stream.result import Seconds, Selection, groups_of, root_of
+from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
 from kmufs_stream.screening import Screening
-from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
+from kmufs_stream.solvers import (
+    Solution,
+    admm,
+    admm_bytes,
+    consensus,
+    consensus_bytes,
+    css,
+    css_bytes,
+    exact,
+    factor_rows,
+    feature_scores,
+    joint,
+    joint_bytes,
+    kept_rows,
+    ranking,
+)
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
+from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.plan import Demand, Plan
+from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.subset import write_result
-
-SOLVERS = ("admm", "exact")
 
 
 @dataclass(frozen=True)
@@ -72,6 +92,21 @@ class AdmmOptions:
             )
 
 
+SOLVERS: dict[str, Callable[[int, int, int, int], int]] = {
+    "admm": lambda p, k, h, m: admm_bytes(p, k, h),
+    "exact": lambda p, k, h, m: 8 * p * (k + 4),
+    "joint": lambda p, k, h, m: joint_bytes(p, k, h) + _rows_bytes(p, k, h),
+    "css": lambda p, k, h, m: css_bytes(p, k, h) + _rows_bytes(p, k, 1),
+    "consensus": lambda p, k, h, m: consensus_bytes(p, k, m) + _rows_bytes(p, k, 1),
+}
+"""The solvers, each with its working memory for p features, k, h and a sample of m rows."""
+
+
+def _rows_bytes(p: int, k: int, rows: int) -> int:
+    """What rows of the correlation matrix take where the factor does not hold it."""
+    return 8 * p * (components_for(k, p) + 2 * rows)
+
+
 def select(
     data: Any,
     k: int,
@@ -81,6 +116,7 @@ def select(
     options: AdmmOptions | None = None,
     factor: Factor | str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    anndata_out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     selection_only: bool = False,
     keep: str | Sequence[str] | None = None,
@@ -90,6 +126,8 @@ def select(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> Selection:
     """Choose, without labels, the h features that best separate k clusters.
@@ -98,16 +136,21 @@ def select(
     ----------
     data : whatever :func:`kmufs_stream.open_matrix` opens, or a Matrix.
     k, h : clusters, and features to choose.
-    solver : ``admm``, the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197), or
-        ``exact``, the optimum of its model in closed form.
+    solver : ``admm``, the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197); ``exact``,
+        the optimum of its model in closed form; ``joint``, its problem before the relaxation;
+        ``css``, column subset selection; ``consensus``, alignment with an ensemble of
+        clusterings, which chooses best.
     options : parameters of the ADMM.
     factor : a factor of these data, or where it is stored: the data are then not read for it.
     out : where to write the result, a Zarr store; nothing is written by default.
-    overwrite : replace an existing result at ``out`` once the new one is complete.
+    anndata_out : where to write a copy of the AnnData store that ``data`` is, with three columns
+        more in the table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
+    overwrite : replace an existing result once the new one is complete.
     selection_only : write indices, scores and diagnostics, copy no data.
     keep : labels, patterns or ``@FILE``, as of :func:`kmufs_stream.open_matrix`, of features that
         are always chosen, in place of the lowest scores among what the solver chose.
-    method, lanczos, screening, memory, threads, precision : see :func:`kmufs_stream.decompose`.
+    method, lanczos, screening, memory, threads, precision, checkpoint, resume : see
+        :func:`kmufs_stream.decompose`; an active Dask client is used as there.
 
     Raises
     ------
@@ -116,7 +159,7 @@ def select(
     """
     began = time.perf_counter()
     matrix = open_matrix(data)
-    paths = [Path(matrix.source)] if Path(matrix.source).exists() else []
+    paths = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
     wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "--keep"))
     if isinstance(factor, str | os.PathLike):
@@ -140,10 +183,62 @@ def select(
     target = None if out is None else Path(out)
     if target is not None:
         check_output(target, paths, overwrite=overwrite)
+    annotated = None if anndata_out is None else Path(anndata_out)
+    if annotated is not None:
+        check_anndata_output(annotated, matrix, paths, overwrite=overwrite)
+    with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
+        return _select(
+            matrix,
+            k,
+            h,
+            plan,
+            solver=solver,
+            options=options,
+            factor=factor,
+            target=target,
+            annotated=annotated,
+            overwrite=overwrite,
+            selection_only=selection_only,
+            wanted=wanted,
+            lanczos=lanczos,
+            screening=screening,
+            checkpoint=kept,
+            began=began,
+            progress=progress,
+        )
+
+
+def _select(
+    matrix: Matrix,
+    k: int,
+    h: int,
+    plan: Plan,
+    *,
+    solver: str,
+    options: AdmmOptions,
+    factor: Factor | None,
+    target: Path | None,
+    annotated: Path | None,
+    overwrite: bool,
+    selection_only: bool,
+    wanted: NDArray[np.int64] | None,
+    lanczos: LanczosOptions,
+    screening: Screening | None,
+    checkpoint: Checkpoint | None,
+    began: float,
+    progress: Progress,
+) -> Selection:
+    """Run what :func:`select` has planned."""
     if factor is None:
-        screening = screening or Screening()
         factor, spent = compute_factor(
-            matrix, k, h if wanted is None else None, plan, lanczos, screening, progress
+            matrix,
+            k,
+            h if wanted is None else None,
+            plan,
+            lanczos,
+            screening or Screening(),
+            progress,
+            checkpoint,
         )
         read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
@@ -194,20 +289,23 @@ def select(
         plan=plan,
         passes=passes,
         output=target,
+        anndata_output=annotated,
         seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
     )
-    if target is None:
-        return result
-    write_result(
-        target,
-        matrix,
-        root_of(result, samples=not selection_only),
-        groups_of(result),
-        plan,
-        samples=not selection_only,
-        overwrite=overwrite,
-        progress=progress,
-    )
+    if target is not None:
+        write_result(
+            target,
+            matrix,
+            root_of(result, samples=not selection_only),
+            groups_of(result),
+            plan,
+            samples=not selection_only,
+            overwrite=overwrite,
+            verify=partial(check_unchanged, matrix, factor.fingerprint["chunks"]),
+            progress=progress,
+        )
+    if annotated is not None:
+        write_anndata(annotated, matrix, feature_columns(result), overwrite=overwrite)
     wrote = time.perf_counter()
     seconds = replace(result.seconds, write=wrote - solved, total=wrote - began)
     return replace(result, seconds=seconds)
@@ -230,11 +328,12 @@ def plan_selection(
 ) -> Plan:
     """What :func:`select` would run, and its predicted peak memory; nothing is computed."""
     check_solver(solver)
-    p = matrix.width
+    n, p = matrix.shape[0], matrix.width
     check_h(h, p)
+    sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)
     demand = Demand(
         h=h,
-        solver_bytes=admm_bytes(p, k, h) if solver == "admm" else 8 * p * (k + 4),
+        solver_bytes=SOLVERS[solver](p, k, h, sampled),
         copies=not selection_only,
         method=method,
         memory=memory,
@@ -246,25 +345,52 @@ def plan_selection(
 
 
 def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> Solution:
-    """Run a solver on the leading k components of a factor; indices count usable features."""
+    """Run a solver on a factor of k components or more; indices count usable features.
+
+    Raises RequestError where the solver needs what the factor lacks, and for penalties with which
+    the ADMM cannot run.
+    """
     components = np.ascontiguousarray(factor.components[:, :k])
-    eigenvalues = factor.eigenvalues[:k]
+    eigenvalues, tie = factor.eigenvalues[:k], factor.tie
+    p = len(components)
     if solver == "exact":
-        return exact(components, eigenvalues, h, tolerance=factor.tie)
-    try:
-        with blas.cores_for(len(components) * h**2):
-            return admm(components, eigenvalues, h, tolerance=factor.tie, **vars(options))
-    except ValueError as error:  # a penalty out of proportion to these data
+        return exact(components, eigenvalues, h, tolerance=tie)
+    if solver == "admm":
+        try:
+            with blas.cores_for(p * h**2):
+                return admm(components, eigenvalues, h, tolerance=tie, **vars(options))
+        except ValueError as error:  # a penalty out of proportion to these data
+            raise RequestError(
+                "bad_option",
+                f"The ADMM cannot run: {error}.",
+                "Change or leave out --mu0, --mu-max.",
+            ) from error
+    if factor.correlation is None:
+        rows = factor_rows(factor.components, factor.eigenvalues)
+    else:
+        rows = kept_rows(factor.correlation)
+    if solver == "joint":
+        with blas.cores_for(p * h * k):
+            return joint(components, eigenvalues, rows, h, tolerance=tie)
+    if solver == "css":
+        with blas.cores_for(p * h * k):
+            return css(components, eigenvalues, rows, h, tolerance=tie)
+    m = len(factor.sample.index)
+    if m < 2:
         raise RequestError(
-            "bad_option", f"The ADMM cannot run: {error}.", "Change or leave out --mu0, --mu-max."
-        ) from error
+            "no_sample",
+            f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
+            "Decompose again, or choose --solver css.",
+        )
+    with blas.cores_for(m * p * k):
+        return consensus(factor.components, rows, factor.sample_blocks, k, h, tolerance=tie)
 
 
 def check_solver(solver: str) -> None:
     """Refuse a solver that is not there."""
     if solver not in SOLVERS:
         raise RequestError(
-            "bad_option", f"Solver {solver!r} is unknown.", f"Choose {' or '.join(SOLVERS)}."
+            "bad_option", f"Solver {solver!r} is unknown.", f"Choose one of {', '.join(SOLVERS)}."
         )
 
 
@@ -282,6 +408,7 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
 
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
+    "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
     "labels": "the features have other labels",
     "asked": "it is of other features (--features, --exclude-features)",
     "values": "the metadata or the values of the rows compared are others",
@@ -302,7 +429,9 @@ def check_belongs(factor: Factor, matrix: Matrix) -> None:
             raise RequestError(
                 "wrong_factor",
                 f"The factor does not belong to {matrix.source}: {why}.",
-                "Decompose these data again.",
+                "Give the same --transform."
+                if what == "transforms"
+                else "Decompose these data again.",
             )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError
 from kmufs_stream.result import FORMAT
 from kmufs_stream.sources import Matrix, Rows, open_matrix
+from kmufs_stream.sources.matrix import dense
 from kmufs_stream.streaming.lloyd import Standard
 from kmufs_stream.zarr_io import opened_quietly
 
@@ -105,6 +106,13 @@ def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
             f"{source} is not a selection.",
             "Give what kmufs-stream select wrote.",
         )
+    if root.attrs.get("transforms"):
+        raise RequestError(
+            "transformed",
+            f"{source} was selected from values transformed by {root.attrs['transforms']}; the "
+            "columns that it holds are the stored ones.",
+            "Only selections from the stored values can be evaluated.",
+        )
     usable = every["excluded"].values == ""
     data = list(root.data_vars)
     matrix = None
@@ -135,7 +143,7 @@ class ColumnRows:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """See Rows."""
-        return self.rows.read(start, stop)[:, self.columns]
+        return dense(self.rows.read(start, stop))[:, self.columns]
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
         """See Rows."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from functools import partial
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from dask.array.core import slices_from_chunks
 from dask.delayed import delayed
 from numpy.typing import NDArray
 
+from kmufs_stream.errors import BrokenError
 from kmufs_stream.output import new_store
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources import Matrix
-from kmufs_stream.streaming.passes import StoppedError, run_tasks
+from kmufs_stream.sources.matrix import Rows
+from kmufs_stream.streaming.cluster import active_client
+from kmufs_stream.streaming.passes import StoppedError, run_each
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.zarr_io import written_quietly
 
@@ -107,12 +111,14 @@ def write_result(
     *,
     samples: bool,
     overwrite: bool,
+    verify: Callable[[], None],
     progress: Progress = SILENT,
 ) -> None:
     """Write the result at ``out``, whole or not at all.
 
-    The columns are copied chunk by chunk of the output, ``plan.threads`` at a time, each source
-    chunk read once and only where it holds a selected feature.
+    The columns are copied chunk by chunk of the output, by ``plan.threads`` threads or by the
+    workers of a cluster, each source chunk read once and only where it holds a selected feature.
+    ``verify`` is called before the result takes its place.
 
     Raises BrokenError if writing fails.
     """
@@ -142,6 +148,7 @@ def write_result(
         for group, content in groups.items():
             content.to_zarr(folder, group=group, mode="w", **form)
         zarr.consolidate_metadata(folder)
+        verify()
 
 
 def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
@@ -171,6 +178,22 @@ def _copy_coordinates(root: xr.Dataset, folder: Path) -> None:
             target[region] = values.astype(object) if values.dtype.kind == "T" else values
 
 
+@dataclass(frozen=True)
+class _Copy:
+    """What copying the columns needs, on whichever worker."""
+
+    rows: Rows
+    selected: NDArray[np.int64]
+    target: zarr.Array[Any]
+    transposed: bool
+    dtype: np.dtype[Any]
+    block_rows: int
+
+    def region(self, piece: range) -> tuple[slice, slice]:
+        samples, features = slice(piece.start, piece.stop), slice(None)
+        return (features, samples) if self.transposed else (samples, features)
+
+
 def _copy_columns(
     matrix: Matrix,
     selected: NDArray[np.int64],
@@ -178,26 +201,62 @@ def _copy_columns(
     plan: Plan,
     progress: Progress,
 ) -> None:
+    """Copy whole chunks of the output, so that no two tasks write one; check what was written."""
     n = matrix.shape[0]
     # At least a source chunk at a time, so that none is decoded twice.
     rows = max(plan.output_chunk_rows, min(matrix.chunk_rows, n))
+    pieces = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
+    copy = _Copy(
+        matrix.rows, selected, target, matrix.transposed, matrix.stored_dtype, plan.block_rows
+    )
+    client = active_client() if plan.cluster is not None else None
     progress.start("writing", n)
+    written = run_each(
+        _copy_piece,
+        copy,
+        pieces,
+        threads=plan.threads,
+        client=client,
+        progress=progress.advance,
+    )
+    if client is None:
+        return
+    # Machines may see different folders under one name, and the file systems that they share may
+    # lose something: others read what each has written, and nothing may be missing here.
+    progress.start("verifying", n)
+    found = run_each(
+        _read_back,
+        copy,
+        pieces[::-1],
+        threads=plan.threads,
+        client=client,
+        progress=progress.advance,
+    )
+    if found != written or target.nchunks_initialized < target.nchunks:
+        wrong = [piece for piece in pieces if found[piece] != written[piece]]
+        what = f"Rows {wrong[0].start}..{wrong[0].stop - 1}" if wrong else "Chunks"
+        raise BrokenError(
+            "output_differs",
+            f"{what} of the output are not as a worker wrote them.",
+            "All workers and this process must see the output's folder under the same path; "
+            "choose such a place with --out.",
+        )
 
-    def copy(stop: threading.Event, start: int) -> None:
-        columns = np.empty((min(rows, n - start), len(selected)), matrix.stored_dtype)
-        for a in range(0, len(columns), plan.block_rows):
-            if stop.is_set():
-                raise StoppedError
-            part = columns[a : a + plan.block_rows]
-            part[:] = matrix.rows.take(start + a, start + a + len(part), selected)
-            progress.advance(len(part))
-        if matrix.transposed:
-            target[:, start : start + rows] = columns.T
-        else:
-            target[start : start + rows] = columns
 
-    def chunks(stop: threading.Event) -> Any:
-        task = delayed(partial(copy, stop), pure=False)
-        return delayed(list)([task(start) for start in range(0, n, rows)])
+def _copy_piece(copy: _Copy, piece: range, stopped: Callable[[], bool]) -> int:
+    """Copy the selected columns of some rows; their checksum."""
+    columns = np.empty((len(piece), len(copy.selected)), copy.dtype)
+    for a in range(0, len(columns), copy.block_rows):
+        if stopped():
+            raise StoppedError
+        part = columns[a : a + copy.block_rows]
+        start = piece.start + a
+        part[:] = copy.rows.take(start, start + len(part), copy.selected)
+    stored = np.ascontiguousarray(columns.T if copy.transposed else columns)
+    copy.target[copy.region(piece)] = stored
+    return zlib.crc32(stored.data)
 
-    run_tasks(chunks, threads=plan.threads)
+
+def _read_back(copy: _Copy, piece: range, stopped: Callable[[], bool]) -> int:
+    """The checksum of what the output holds of some rows."""
+    return zlib.crc32(np.ascontiguousarray(copy.target[copy.region(piece)]).data)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import anndata
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import zarr
 from dask.utils import parse_bytes
 
@@ -149,3 +152,34 @@ def test_clustering_what_was_selected(tmp_path: Path, memory: str, method: str) 
     result = json.loads(ran.stdout)
     assert result["peak"] < result["predicted_peak_bytes"] <= parse_bytes(memory)
     assert (result["method"], result["full_method"]) == (method, "lloyd")
+
+
+@linux
+def test_sparse_store_that_would_not_fit_dense(tmp_path: Path) -> None:
+    # 1.04 GB if it were dense, 42 MB as it is; the row sample takes 256 MB.
+    n, p, h = 40_000, 6500, 40
+    X = sp.random_array((n, p), density=0.02, format="csr", dtype="f4", rng=0)
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        anndata.io.write_elem(group, "/", anndata.AnnData(X))
+    script = SCRIPT.replace("threads=2", 'threads=2, solver="exact"')
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            script,
+            str(tmp_path / "x.zarr"),
+            str(tmp_path / "out.zarr"),
+            "900MB",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    result = json.loads(ran.stdout)
+    assert result["method"] == "lanczos"
+    assert result["peak"] < result["predicted_peak_bytes"] <= result["budget"]
+    chosen = zarr.open_array(tmp_path / "out.zarr", path="X", mode="r")
+    assert chosen.shape == (n, h)
+    np.testing.assert_array_equal(chosen[n // 2], X[[n // 2]].toarray()[0, result["selected"]])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
+import xarray as xr
 from helpers import counted, every_score, labelled, planted, write_bare
 from reference import assert_optimal, reference
 
@@ -18,15 +20,18 @@ from kmufs_stream import (
     decompose,
     open_matrix,
     plan_selection,
+    save_factor,
     select,
 )
+from kmufs_stream.factor import RowSample
+from kmufs_stream.selection import SOLVERS
 from kmufs_stream.streaming import plan as planning
 
 X = planted(300, 12)
 EXPECTED = reference(X)
 
 
-@pytest.mark.parametrize("solver", ["exact", "admm"])
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("k", "h"), [(1, 1), (3, 5), (3, 12), (5, 2)])
 def test_answer(solver: str, k: int, h: int) -> None:
     chosen = select(X, k, h, solver=solver)
@@ -44,6 +49,7 @@ def test_answer(solver: str, k: int, h: int) -> None:
     assert chosen.labels is None
     assert chosen.output is None
     assert chosen.passes == 1
+    assert chosen.summary()["solver_objective"] == chosen.solver_objective > 0
     if solver == "exact":
         assert_optimal(chosen.selected, scores, h, 1e-12)
         assert chosen.objective == pytest.approx(chosen.optimum, rel=1e-14)
@@ -198,3 +204,56 @@ def test_scores_of_all_features_follow_from_the_factor() -> None:
     factor = decompose(X, 3)
     chosen = select(X, 3, 5, factor=factor)
     np.testing.assert_array_equal(every_score(factor, 3)[chosen.selected], chosen.scores)
+
+
+@pytest.mark.parametrize("solver", ["joint", "css", "consensus"])
+@pytest.mark.parametrize("method", ["tsqr", "lanczos"])
+def test_solvers_that_use_correlations_do_without_the_matrix(solver: str, method: str) -> None:
+    # Twelve components of twelve features: what the factor says of the matrix is all of it.
+    factor = decompose(X, 6, method=method)
+    assert factor.correlation is None
+    expected = select(X, 6, 5, solver=solver)
+    chosen = select(X, 6, 5, solver=solver, factor=factor)
+    assert chosen.selected.tolist() == expected.selected.tolist()
+    assert chosen.solver_objective == pytest.approx(expected.solver_objective, rel=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["joint", "css", "consensus"])
+def test_a_stored_factor_gives_the_same_and_nothing_is_read(tmp_path: Path, solver: str) -> None:
+    factor = decompose(X, 3)
+    save_factor(factor, tmp_path / "factor.zarr")
+    matrix, rows = counted(open_matrix(X))
+    first = select(X, 3, 5, solver=solver, factor=factor)
+    again = select(matrix, 3, 5, solver=solver, factor=tmp_path / "factor.zarr")
+    assert again.selected.tolist() == first.selected.tolist()
+    assert again.solver_objective == first.solver_objective
+    assert all(b - a < 300 for a, b in rows.reads)  # the probe alone, to know whose factor it is
+    out = select(X, 3, 5, solver=solver, out=tmp_path / "out.zarr").output
+    with xr.open_datatree(out) as written:
+        path = written["diagnostics"]["solver_objective"].values
+        assert path[-1] == written.attrs["solver_objective"] == first.solver_objective
+
+
+def test_consensus_says_that_a_sample_is_missing() -> None:
+    factor = decompose(X, 3)
+    bare = replace(factor, sample=RowSample(factor.sample.index[:0], factor.sample.values[:0]))
+    with pytest.raises(RequestError, match="row sample, which holds 0 rows") as caught:
+        select(X, 3, 5, solver="consensus", factor=bare)
+    assert caught.value.code == "no_sample"
+
+
+def test_consensus_does_not_depend_on_chunks_or_threads() -> None:
+    first = select(da.from_array(X, chunks=(300, 12)), 3, 5, solver="consensus", threads=1)
+    other = select(da.from_array(X, chunks=(17, 5)), 3, 5, solver="consensus", threads=4)
+    assert other.selected.tolist() == first.selected.tolist()
+    assert other.solver_objective == pytest.approx(first.solver_objective, rel=1e-9)
+
+
+def test_the_plan_counts_what_the_solver_takes() -> None:
+    wide = da.zeros((50_000, 4000), chunks=(1000, 4000))
+    stages = {
+        solver: plan_selection(open_matrix(wide), 50, 300, solver=solver, memory="40GB").stages
+        for solver in SOLVERS
+    }
+    assert stages["consensus"]["solver"] > stages["css"]["solver"] > stages["exact"]["solver"]
+    assert stages["consensus"]["pass"] == stages["exact"]["pass"]

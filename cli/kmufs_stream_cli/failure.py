@@ -7,7 +7,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import typer
 
@@ -16,6 +16,7 @@ from kmufs_stream_cli.interrupt import Interrupted
 
 # The base of all usage errors: of click, or of the copy of click inside newer versions of Typer.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+RESUME = "--resume"
 LONGEST = 500  # letters of a foreign message
 
 
@@ -31,14 +32,22 @@ class Failure:
 
 def explain(error: BaseException, command: Sequence[str]) -> Failure:
     """What an exception means to whoever typed the command."""
+    # Left by a checkpoint: where it is, and how to go on from it.
+    kept = [note for note in getattr(error, "__notes__", []) if RESUME in note]
+    failure = _explain(error, command, resumable=bool(kept))
+    return replace(failure, remedy="\n".join([failure.remedy, *kept]).strip())
+
+
+def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -> Failure:
     if isinstance(error, KmufsError):
         return Failure(error.code, error.message, error.remedy, error.exit_code)
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
-        again = shlex.join(command)
+        how = "go on" if resumable else "start again"
+        again = [word for word in command if word != RESUME] + [RESUME] * resumable
         return Failure(
             "interrupted",
             "Interrupted; no partial output is left.",
-            f"To start again, type: {again}",
+            f"To {how}, type: {shlex.join(again)}",
             130,
         )
     if isinstance(error, UsageError):

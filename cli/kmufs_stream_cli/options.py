@@ -16,7 +16,8 @@ SOLVER = "Solver"
 Data = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="Zarr store (a folder, or zipped): array, group or dataset."
+        metavar="DATA",
+        help="Zarr store (a folder, or zipped): array, group or dataset; AnnData in Zarr or .h5ad.",
     ),
 ]
 K = Annotated[int, typer.Option("--k", help="Number of clusters.")]
@@ -64,11 +65,53 @@ FeaturesFromVariables = Annotated[
         rich_help_panel=STORE,
     ),
 ]
+Layer = Annotated[
+    str | None,
+    typer.Option(
+        "--layer",
+        metavar="NAME",
+        help="AnnData: a layer, instead of X.",
+        rich_help_panel=STORE,
+    ),
+]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="AnnData: the X of raw, instead of X.", rich_help_panel=STORE),
+]
+FeatureLabels = Annotated[
+    str | None,
+    typer.Option(
+        "--feature-labels",
+        metavar="NAME",
+        help="Coordinate, or column of an AnnData's var, that names the features.",
+        rich_help_panel=STORE,
+    ),
+]
+Transform = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--transform",
+        metavar="log1p|normalise-rows[:TOTAL]",
+        help="Applied to values as they are read: log(1 + x), or each row scaled to sum to TOTAL "
+        "(10000). Give it again for several, in the order of application.",
+        rich_help_panel=STORE,
+    ),
+]
 FillMissingChunks = Annotated[
     bool,
     typer.Option(
         "--fill-missing-chunks",
         help="Take chunks that the store does not hold for its fill value.",
+        rich_help_panel=STORE,
+    ),
+]
+
+Retries = Annotated[
+    int,
+    typer.Option(
+        "--retries",
+        metavar="N",
+        help="How often a chunk whose reading fails is asked for again.",
         rich_help_panel=STORE,
     ),
 ]
@@ -129,12 +172,48 @@ MinNonzero = Annotated[
     ),
 ]
 
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS|FILE",
+        help="Dask scheduler whose workers read: tcp://host:8786, or its scheduler file.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Start N processes here that read; --memory is shared out among all.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Keep what has been read there until the run has ended; OUT.checkpoint by default "
+        "where more than 50 GB are to be read.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Go on from the checkpoint, where there is one.",
+        rich_help_panel=RESOURCES,
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
         "--threads",
         metavar="N",
-        help="Blocks worked on side by side; all cores by default.",
+        help="Blocks worked on side by side, with --workers in each; all cores by default.",
         rich_help_panel=RESOURCES,
     ),
 ]
@@ -186,8 +265,10 @@ SolverName = Annotated[
     str,
     typer.Option(
         "--solver",
-        metavar="admm|exact",
-        help="admm: the paper's algorithm. exact: the optimum of its model, in closed form.",
+        metavar="admm|consensus|css|exact|joint",
+        help="admm: the paper's algorithm. consensus: best aligned with an ensemble of "
+        "clusterings; on labelled data the best choice. css: spans the leading components. exact: "
+        "the optimum of the paper's model. joint: the paper's problem before its relaxation.",
         rich_help_panel=SOLVER,
     ),
 ]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import Progress, Silent
 
 if TYPE_CHECKING:
     import rich.progress
@@ -26,7 +26,7 @@ def shown(*, verbose: bool, json: bool) -> Iterator[Progress]:
         with _display() as display:
             yield Bars(display)
     else:
-        yield SILENT
+        yield Notices()
 
 
 def _display() -> rich.progress.Progress:
@@ -43,6 +43,14 @@ def _display() -> rich.progress.Progress:
         console=Console(stderr=True),
         transient=True,
     )
+
+
+class Notices(Silent):
+    """Nothing but what a user should know."""
+
+    def tell(self, notice: str) -> None:
+        """See Progress."""
+        say(notice)
 
 
 class Bars:
@@ -67,6 +75,10 @@ class Bars:
         if task.speed:
             self._display.update(self._task, rate=f"{task.speed:,.0f} rows/s")
 
+    def tell(self, notice: str) -> None:
+        """See Progress."""
+        self._display.print(notice, markup=False, highlight=False, soft_wrap=True)
+
 
 class Lines:
     """A line when a stage begins and one when it ends."""
@@ -87,6 +99,10 @@ class Lines:
         """See Progress."""
         with self._lock:
             self._rows += rows
+
+    def tell(self, notice: str) -> None:
+        """See Progress."""
+        say(notice)
 
     def end(self) -> None:
         """The last stage is over."""

@@ -85,8 +85,8 @@ def command(name: str, data: str, **options: object) -> str:
     """A command as it is typed in a shell, without the options that were not given."""
     words = ["kmufs-stream", name, data]
     for option, value in options.items():
-        if value is not None and value is not False:
-            for each in value if isinstance(value, list) else [value]:
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None and each is not False:
                 words.append("--" + option.replace("_", "-"))
                 words += [] if each is True else [str(each)]
     return shlex.join(words)

@@ -24,7 +24,12 @@ class TableOptions:
     sample_dims: options.SampleDims = None
     feature_dims: options.FeatureDims = None
     features_from_variables: options.FeaturesFromVariables = False
+    layer: options.Layer = None
+    raw: options.Raw = False
+    feature_labels: options.FeatureLabels = None
+    transform: options.Transform = None
     fill_missing_chunks: options.FillMissingChunks = False
+    retries: options.Retries = 5
     features: options.Features = None
     exclude_features: options.ExcludeFeatures = None
     where: options.Where = None
@@ -43,7 +48,12 @@ class TableOptions:
             sample_dims=split(self.sample_dims),
             feature_dims=split(self.feature_dims),
             features_from_variables=self.features_from_variables,
+            layer=self.layer,
+            raw=self.raw,
+            feature_labels=self.feature_labels,
+            transform=self.transform or (),
             fill_missing_chunks=self.fill_missing_chunks,
+            retries=self.retries,
             features=self.features or None,
             exclude_features=self.exclude_features or None,
             where=self.where,

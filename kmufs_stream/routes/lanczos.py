@@ -31,6 +31,7 @@ from kmufs_stream.screening import ALL_MISSING, CONSTANT, Standardised, Standard
 from kmufs_stream.streaming.kernels import Kernel, Moments, State
 from kmufs_stream.streaming.products import Product, StartProduct, StartState
 from kmufs_stream.streaming.scaling import Floats, Precision, Scaling
+from kmufs_stream.streaming.sparse import SparseProduct, SparseStartProduct
 
 Float = NDArray[np.float64]
 
@@ -99,6 +100,7 @@ def lanczos(
     seed: int,
     standardise: Standardiser,
     block: int | None = None,
+    sparse: bool = False,
 ) -> Leading:
     """Read until the scores for k clusters have settled.
 
@@ -116,6 +118,7 @@ def lanczos(
     seed : of the random vectors.
     block : columns of a block, ``product_block_columns(k)`` by default. One read finds no more
         components than that, should it be the only one.
+    sparse : blocks come as CSR; the scaling then has no shift, and its precision is float64.
 
     Raises RequestError as ``standardise()`` does, BrokenError where the data change between reads,
     ValueError for max_passes below 1. O(n p block) per read and O(u (block reads)^2) between reads
@@ -128,7 +131,7 @@ def lanczos(
     # A block as wide as the data spans everything: no need to draw it.
     start = np.eye(p) if width == p else rng.standard_normal((width, p))
     start = start.astype(scaling.precision)
-    state = run(StartProduct(scaling, start))
+    state = run((SparseStartProduct if sparse else StartProduct)(scaling, start))
     features, vectors, images = _start(state, scaling, start, standardise)
     precision = scaling.precision if state.moments.held else "float64"
     reads = 1
@@ -136,12 +139,12 @@ def lanczos(
         # That read was also of features that are left out, or without the means of what is
         # missing: start again, on what it has shown.
         reads = 2
-        scaling = scaling.centred(features.mean)
+        scaling = scaling if sparse else scaling.centred(features.mean)
         u = len(features.usable)
         drawn = rng.standard_normal((u, min(width, u)))
         vectors = np.asarray(np.linalg.qr(drawn)[0], np.float64)
-        images = _images(run, vectors, features, scaling, precision)
-    shifted = None if _plain(features, precision) else scaling
+        images = _images(run, vectors, features, scaling, precision, sparse)
+    shifted = None if not sparse and _plain(features, precision) else scaling
     del state, start
 
     max_passes = max(max_passes, reads)
@@ -160,7 +163,7 @@ def lanczos(
         settled = complete or (change < tol and error < tol)
         if settled or passes == max_passes:
             break
-        images = _images(run, space.newest, features, shifted, precision)
+        images = _images(run, space.newest, features, shifted, precision, sparse)
     return Leading(
         features=features,
         components=orient_columns(ritz.vectors),
@@ -222,7 +225,12 @@ def _plain(features: Standardised, precision: Precision) -> bool:
 
 
 def _images(
-    run: Run, vectors: Float, features: Standardised, scaling: Scaling | None, precision: Precision
+    run: Run,
+    vectors: Float,
+    features: Standardised,
+    scaling: Scaling | None,
+    precision: Precision,
+    sparse: bool,
 ) -> Float:
     """C times a block of vectors, (u, b): one read."""
     usable, n = features.usable, features.samples
@@ -233,7 +241,12 @@ def _images(
     block[:, usable] = (vectors / std[:, None]).T
     # From the rounded block: what is subtracted is then the mean of what is projected.
     centre = block[:, usable].astype(np.float64) @ mean[usable]
-    state = run(Product(block, centre, scaling, bool(features.missing.any())))
+    gaps = bool(features.missing.any())
+    if sparse and scaling is not None:
+        fill = np.nan_to_num(features.mean) if gaps else None
+        state = run(SparseProduct(block, centre, scaling, fill))
+    else:
+        state = run(Product(block, centre, scaling, gaps))
     if not np.isfinite(state.product).all():
         raise BrokenError(
             "changed",

@@ -12,11 +12,14 @@ import xarray as xr
 import zarr
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.sources.matrix import Matrix, Rows
+from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
+from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset
 from kmufs_stream.sources.restrict import ask_features, keep_samples, samples_where
 from kmufs_stream.sources.stacking import Names
 from kmufs_stream.sources.store import open_array, open_store
+from kmufs_stream.sources.sturdy import RETRIES
+from kmufs_stream.sources.transforms import transformed
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
 
@@ -29,7 +32,12 @@ def open_matrix(
     sample_dims: str | Sequence[str] | None = None,
     feature_dims: str | Sequence[str] | None = None,
     features_from_variables: bool = False,
+    layer: str | None = None,
+    raw: bool = False,
+    feature_labels: str | None = None,
+    transform: str | Sequence[str] = (),
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
     features: str | Sequence[str] | None = None,
     exclude_features: str | Sequence[str] | None = None,
     where: str | None = None,
@@ -38,17 +46,23 @@ def open_matrix(
 
     Parameters
     ----------
-    data : path of a Zarr store (a folder, or zipped), or a ``zarr.Array``, ``xarray.Dataset`` or
-        ``DataArray``, Dask or NumPy array, of bool, integer or floating-point dtype. A Matrix is
-        taken as it is.
+    data : path of a Zarr store (a folder, or zipped) or an AnnData file (``.h5ad``), or a
+        ``zarr.Array``, ``xarray.Dataset`` or ``DataArray``, Dask or NumPy array, of bool, integer
+        or floating-point dtype. A Matrix is taken as it is.
     variable, group : which variable of the store, and in which of its groups.
     sample_dims, feature_dims : name the dimensions of the one or the other, several of which are
         stacked in the order given; the rest are the others. Needed for three and more; of two,
         the first holds the samples.
     features_from_variables : the variables of a dataset, along the same dimensions, are the
         features.
+    layer, raw : of an AnnData store, a layer, or the X of its raw, instead of its X.
+    feature_labels : the coordinate (in AnnData: the column of var) that names the features.
+    transform : ``log1p``, ``normalise-rows`` (each row to a sum of 10000) or
+        ``normalise-rows:TOTAL``; several are applied in this order, as values are read.
     fill_missing_chunks : take chunks that the store does not hold for its fill value, instead of
         raising BrokenError when the data are used.
+    retries : how often a chunk whose reading fails for the moment is asked for again, after
+        longer and longer waits.
     features, exclude_features : labels, shell patterns on labels, or ``@FILE`` of labels, one a
         line, of the features that take part, or do not.
     where : a condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`; or
@@ -59,15 +73,24 @@ def open_matrix(
     RequestError : not found, not Zarr, damaged metadata, no array of real numbers, unknown or
         ambiguous variable, group or dimension, a pattern or condition that nothing meets.
     """
+    if retries < 0:
+        raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")
     matrix = _open(
         data,
-        variable=variable,
-        group=group,
-        sample_dims=sample_dims,
-        feature_dims=feature_dims,
-        features_from_variables=features_from_variables,
-        fill_missing_chunks=fill_missing_chunks,
+        {
+            "variable": variable,
+            "group": group,
+            "features_from_variables": features_from_variables,
+            "layer": layer,
+            "raw": raw,
+        },
+        {"sample_dims": sample_dims, "feature_dims": feature_dims},
+        fill_missing_chunks,
+        retries,
     )
+    if feature_labels is not None:
+        matrix = labelled(matrix, feature_labels)
+    matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
     if where is not None:
         matrix = keep_samples(matrix, samples_where(matrix, where))
     return ask_features(matrix, features, exclude_features)
@@ -75,37 +98,58 @@ def open_matrix(
 
 def _open(
     data: Any,
-    *,
-    variable: str | None,
-    group: str | None,
-    features_from_variables: bool,
+    within: dict[str, Any],
+    dims: dict[str, Names],
     fill_missing_chunks: bool,
-    **dims: Names,
+    retries: int,
 ) -> Matrix:
+    """By the source that knows this kind of data."""
     if isinstance(data, Matrix):
         return data
+    variable, group, from_variables, layer, raw = within.values()
     if isinstance(data, str | os.PathLike):
+        path = os.fspath(data)
+        if variable is None and holds_anndata(path, group):
+            if any(dims.values()) or from_variables:
+                raise RequestError(
+                    "bad_option",
+                    f"{path} is AnnData: its samples are obs, its features var.",
+                    "Leave out --sample-dims, --feature-dims and --features-from-variables.",
+                )
+            return open_anndata(
+                path,
+                group=group,
+                layer=layer,
+                raw=raw,
+                fill_missing_chunks=fill_missing_chunks,
+                retries=retries,
+            )
+        if layer is not None or raw:
+            raise RequestError(
+                "not_anndata",
+                f"{path} is not AnnData, so it has no layers and no raw.",
+                "Leave out --layer and --raw; --variable chooses within a Zarr store.",
+            )
         return open_store(
-            os.fspath(data),
+            path,
             variable=variable,
             group=group,
-            features_from_variables=features_from_variables,
-            fill_missing_chunks=fill_missing_chunks,
+            features_from_variables=from_variables,
             **dims,
+            fill_missing_chunks=fill_missing_chunks,
+            retries=retries,
         )
-    if isinstance(data, xr.Dataset) and group is None:
-        return open_dataset(
-            data, variable=variable, features_from_variables=features_from_variables, **dims
-        )
-    if variable is not None or group is not None or features_from_variables:
+    if isinstance(data, xr.Dataset) and group is layer is None and not raw:
+        return open_dataset(data, variable=variable, features_from_variables=from_variables, **dims)
+    if any(within.values()):
         raise RequestError(
             "not_a_store",
-            "variable, group and features_from_variables choose within a store; "
+            "variable, group, features_from_variables, layer and raw choose within a store; "
             f"{type(data).__name__} is not one.",
             "Leave them out, or give a path.",
         )
     if isinstance(data, zarr.Array):
-        return open_array(data, fill_missing_chunks=fill_missing_chunks, **dims)
+        return open_array(data, **dims, fill_missing_chunks=fill_missing_chunks, retries=retries)
     if isinstance(data, xr.DataArray):
         return open_dataarray(data, **dims)
     if isinstance(data, da.Array | np.ndarray):

@@ -3,25 +3,82 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 
 from kmufs_stream.errors import RequestError
+
+Block = NDArray[Any] | csr_array
+
+
+def dense(block: Block) -> NDArray[Any]:
+    """A block as a dense array; a dense one as it is."""
+    return block.toarray() if isinstance(block, csr_array) else block
+
+
+def joined_rows(pieces: Sequence[Block]) -> Block:
+    """Blocks, all dense or all CSR, one below the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    parts: Any = pieces
+    joined: Block = (
+        vstack(parts, format="csr") if isinstance(pieces[0], csr_array) else np.concatenate(parts)
+    )
+    return joined
 
 
 class Rows(Protocol):
     """Row-wise access to the values of a matrix; picklable, safe to call from many threads."""
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Values of rows ``start:stop`` as numbers, all p features, decoded."""
+    def read(self, start: int, stop: int) -> Block:
+        """Values of rows ``start:stop`` as numbers, all p features, decoded; CSR where sparse."""
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
         """Rows ``start:stop`` of the given columns as they are stored, not decoded."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sparsity:
+    """Where the stored entries of a sparse matrix lie.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64, entries before each row.
+    entry_bytes : a stored value and its column number.
+    chunk_entries : the smallest run of entries that can be decoded alone.
+    whole : entries before each row of the source, where only some of its rows are taken.
+    """
+
+    indptr: NDArray[np.int64]
+    entry_bytes: int
+    chunk_entries: int
+    whole: NDArray[np.int64] | None = None
+
+    def fullest(self, rows: int) -> int:
+        """Entries of the fullest block, where each holds ``rows`` rows. O(n / rows)."""
+        return _fullest(self.indptr, rows)
+
+    def most_read(self, rows: int) -> int:
+        """Upper bound of the entries decoded together for such a block. O(n / rows)."""
+        return self.fullest(rows) if self.whole is None else 2 * _fullest(self.whole, rows)
+
+    def of_rows(self, index: NDArray[np.int64]) -> Sparsity:
+        """Where the entries of the rows ``index``, ascending, lie; read about as many at a time."""
+        entries = np.diff(self.indptr)[index]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(entries)])
+        whole = self.indptr if self.whole is None else self.whole
+        return replace(self, indptr=indptr, whole=whole)
+
+
+def _fullest(indptr: NDArray[np.int64], rows: int) -> int:
+    cuts = np.append(indptr[:-1:rows], indptr[-1])
+    return int(np.diff(cuts).max(initial=0))
 
 
 @dataclass(frozen=True)
@@ -50,10 +107,14 @@ class Matrix:
         raises BrokenError if stored pieces are missing. May take a while on a large store.
     chunk_cells : numbers in the smallest piece that can be decoded alone; 0 for
         ``chunk_rows * chunk_columns``.
-    stacked : rows are put together from an array of more dimensions, which takes a copy.
+    stacked : rows are put together from an array of more dimensions, or from some of the rows,
+        which takes a copy.
     guessed : nobody said which dimension holds the samples.
     asked : source indices, ascending, of the features that take part; None for all.
-    held_bytes : what the reader itself keeps in memory.
+    sparsity : of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
+    held_bytes : memory that the source itself takes, while open or once it is read.
+    transforms : what ``rows.read`` has applied to the stored values, in this order.
+    feature_table : where an AnnData store keeps what it knows of the features.
     """
 
     rows: Rows
@@ -79,7 +140,10 @@ class Matrix:
     stacked: bool = False
     guessed: bool = False
     asked: NDArray[np.int64] | None = None
+    sparsity: Sparsity | None = None
     held_bytes: int = 0
+    transforms: tuple[str, ...] = ()
+    feature_table: str | None = None
 
     def __post_init__(self) -> None:
         if self.shape[1] == 0:
@@ -110,6 +174,28 @@ class Matrix:
         if self.labels is None:
             return f"feature {index}"
         return f"{plain(self.labels[index])!r} (feature {index})"
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows whose blocks are made dense as they are read."""
+
+    rows: Rows
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """See Rows."""
+        return dense(self.rows.read(start, stop))
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        return self.rows.take(start, stop, columns)
+
+
+def densified(matrix: Matrix) -> Matrix:
+    """The matrix with dense blocks, for kernels that know no other."""
+    if matrix.sparsity is None:
+        return matrix
+    return replace(matrix, rows=DenseRows(matrix.rows), sparsity=None)
 
 
 def plain(value: Any) -> str | int | float | bool:
@@ -172,9 +258,19 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
         along = [name for name in along if frame[name].dtype.kind in "OUST"]
     if feature_dim in along:
         along = [feature_dim]
-    if len(along) != 1:
-        return None
-    return decoded_values(frame[along[0]].variable)
+    return decoded_values(frame[along[0]].variable) if len(along) == 1 else None
+
+
+def labelled(matrix: Matrix, coordinate: str) -> Matrix:
+    """The matrix with its features named by one of their coordinates."""
+    along = [str(c) for c, v in matrix.frame.coords.items() if v.dims == (matrix.feature_dim,)]
+    if coordinate not in along:
+        raise RequestError(
+            "unknown_labels",
+            f"{matrix.source} has no labels {coordinate!r} of its features.",
+            "There are: " + (", ".join(along) or "none") + ".",
+        )
+    return replace(matrix, labels=decoded_values(matrix.frame[coordinate].variable))
 
 
 def decoded_values(stored: xr.Variable) -> NDArray[Any]:

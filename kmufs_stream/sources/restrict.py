@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.sources.matrix import Matrix, Rows, plain
+from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
 from kmufs_stream.sources.stacking import COORDINATE_ROWS
 
 Patterns = str | Sequence[str] | None
@@ -30,12 +32,11 @@ class SomeRows:
     index: NDArray[np.int64]
     chunk_rows: int
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
+    def read(self, start: int, stop: int) -> Block:
         """See Rows."""
         if start == stop:
             return self.rows.read(0, 0)
-        pieces = [self.rows.read(a, b)[wanted] for a, b, wanted in self._runs(start, stop)]
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return joined_rows([self.rows.read(a, b)[w] for a, b, w in self._runs(start, stop)])
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
         """See Rows."""
@@ -63,15 +64,24 @@ def keep_samples(matrix: Matrix, index: NDArray[np.int64]) -> Matrix:
     frame = matrix.frame
     if matrix.sample_dim in frame.dims:
         frame = frame.isel({matrix.sample_dim: index})
+    sparsity = None if matrix.sparsity is None else matrix.sparsity.of_rows(index)
+    pointers = 0 if sparsity is None else sparsity.indptr.nbytes
     return replace(
         matrix,
         rows=SomeRows(matrix.rows, index, matrix.chunk_rows),
         shape=(len(index), matrix.shape[1]),
         frame=frame,
-        in_memory=False,
         stacked=True,
-        held_bytes=matrix.held_bytes + index.nbytes,
+        sparsity=sparsity,
+        held_bytes=matrix.held_bytes + index.nbytes + pointers,
+        inventory=partial(_inventory, matrix.inventory, index),
     )
+
+
+def _inventory(of_all: Callable[[], list[str]], index: NDArray[np.int64]) -> list[str]:
+    """What identifies the stored data, and which of the rows are kept."""
+    metadata, *chunks = of_all()
+    return [describe([metadata, len(index), zlib.crc32(index.tobytes())]), *chunks]
 
 
 def samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from kmufs_stream.sources.frame import (
 from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, is_numeric
 from kmufs_stream.sources.stacking import Names, arrange, named, stack_frame, stacked_labels
 from kmufs_stream.sources.stored import Inventory, StoredRows, packing, place
+from kmufs_stream.sources.sturdy import RETRIES, sturdy
 from kmufs_stream.sources.variables import side_by_side
 
 # CF attributes that name variables which describe others.
@@ -39,6 +40,7 @@ def open_store(
     feature_dims: Names = None,
     features_from_variables: bool = False,
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
 ) -> Matrix:
     """Open a Zarr store on disk as a matrix; nothing but metadata and small coordinates is read.
 
@@ -63,6 +65,7 @@ def open_store(
             feature_dims,
             features_from_variables=features_from_variables,
             fill_missing_chunks=fill_missing_chunks,
+            retries=retries,
         )
     except KmufsError:
         raise
@@ -79,6 +82,7 @@ def _open(
     *,
     features_from_variables: bool,
     fill_missing_chunks: bool,
+    retries: int,
 ) -> Matrix:
     node = _open_node(path, group)
     if isinstance(node, zarr.Array) and _stands_in_dataset(node, path):
@@ -93,15 +97,20 @@ def _open(
                 + ("variables." if variable is None else f"variable {variable!r}."),
                 "Leave out --variable and --features-from-variables.",
             )
-        return _matrix(path, [], node, sample_dims, feature_dims, fill_missing_chunks)
+        return _matrix(path, [], node, sample_dims, feature_dims, fill_missing_chunks, retries)
     datasets = open_datasets(node)
     if features_from_variables:
         return side_by_side(
-            path, node, datasets, sample_dims=sample_dims, fill_missing_chunks=fill_missing_chunks
+            path,
+            node,
+            datasets,
+            sample_dims=sample_dims,
+            fill_missing_chunks=fill_missing_chunks,
+            retries=retries,
         )
     dims = {*named(sample_dims), *named(feature_dims)}
     array = _choose(path, node, datasets, variable, dims)
-    return _matrix(path, datasets, array, sample_dims, feature_dims, fill_missing_chunks)
+    return _matrix(path, datasets, array, sample_dims, feature_dims, fill_missing_chunks, retries)
 
 
 def open_array(
@@ -110,9 +119,10 @@ def open_array(
     sample_dims: Names = None,
     feature_dims: Names = None,
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
 ) -> Matrix:
     """An open Zarr array as a matrix without labels."""
-    return _matrix(place(array), [], array, sample_dims, feature_dims, fill_missing_chunks)
+    return _matrix(place(array), [], array, sample_dims, feature_dims, fill_missing_chunks, retries)
 
 
 def _stands_in_dataset(array: zarr.Array[Any], path: str) -> bool:
@@ -123,7 +133,9 @@ def _stands_in_dataset(array: zarr.Array[Any], path: str) -> bool:
 def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
     where = f"{path} (group {group!r})" if group else path
     try:
-        store = zarr.storage.ZipStore(path, mode="r") if Path(path).is_file() else path
+        store: Any = path
+        if Path(path).is_file():
+            store = zarr.storage.ZipStore(Path(path).absolute(), mode="r")
         return zarr.open(store, path=group or "", mode="r")
     except zipfile.BadZipFile:
         raise RequestError(
@@ -255,6 +267,7 @@ def _matrix(
     sample_dims: Names,
     feature_dims: Names,
     fill_missing_chunks: bool,
+    retries: int,
 ) -> Matrix:
     name = array.basename or "data"
     check_table(name, source, array.shape, np.dtype(array.dtype))
@@ -274,7 +287,8 @@ def _matrix(
         labels = stacked_labels(frame, stacking)
         check_text(labels)
     attrs = attributes(array, datasets)
-    rows = StoredRows(array, stacking, packing(array, attrs))
+    read = sturdy(array, retries=retries, missing_is_fill=fill_missing_chunks)
+    rows = StoredRows(read, stacking, packing(array, attrs))
     dtype = rows.read(0, 0).dtype
     check_table(name, source, array.shape, dtype)
     return Matrix(

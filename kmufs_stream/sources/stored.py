@@ -51,6 +51,8 @@ class StoredRows:
     def _stored(self, start: int, stop: int, columns: NDArray[np.int64] | None) -> NDArray[Any]:
         try:
             return self.stacking.gather(self._fetch, start, stop, columns)
+        except BrokenError:
+            raise
         except Exception as error:
             raise self._broken(start, stop, error) from error
 

@@ -16,6 +16,7 @@ from kmufs_stream.sources.frame import attributes, coordinates, dimension_names
 from kmufs_stream.sources.matrix import Matrix, Rows, describe, is_numeric
 from kmufs_stream.sources.stacking import Names, Stacking, named, stack_frame
 from kmufs_stream.sources.stored import Inventory, StoredRows, packing
+from kmufs_stream.sources.sturdy import sturdy
 
 VARIABLE = "variable"  # the dimension of the features, as of xarray's Dataset.to_dataarray()
 CARRIED = ("long_name", "standard_name", "units")  # attributes that become coordinates
@@ -47,6 +48,7 @@ def side_by_side(
     *,
     sample_dims: Names,
     fill_missing_chunks: bool,
+    retries: int,
 ) -> Matrix:
     """The numeric variables along the same dimensions as the features of a matrix.
 
@@ -71,7 +73,12 @@ def side_by_side(
     order = named(sample_dims) or along
     stacking = Stacking(along, shape, tuple(map(along.index, order)), ())
     readers = tuple(
-        StoredRows(a, stacking, packing(a, attributes(a, datasets))) for a in chosen.values()
+        StoredRows(
+            sturdy(a, retries=retries, missing_is_fill=fill_missing_chunks),
+            stacking,
+            packing(a, attributes(a, datasets)),
+        )
+        for a in chosen.values()
     )
     dtype = np.result_type(*(reader.read(0, 0).dtype for reader in readers))
     frame = coordinates(datasets, None, dict(zip(along, shape, strict=True)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.sources.matrix import Rows
+from kmufs_stream.sources.matrix import Block, Rows
 
 
 class CachedRows:
@@ -16,9 +16,9 @@ class CachedRows:
     def __init__(self, rows: Rows, limit: int) -> None:
         self._rows = rows
         self._limit = limit
-        self._blocks: dict[tuple[int, int], NDArray[Any]] = {}
+        self._blocks: dict[tuple[int, int], Block] = {}
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
+    def read(self, start: int, stop: int) -> Block:
         """See Rows."""
         if stop > self._limit:
             return self._rows.read(start, stop)

@@ -28,8 +28,11 @@ class Kernel(Protocol[State]):
     def init(self) -> State:
         """The state before any row."""
 
-    def update(self, state: State, values: NDArray[Any], start: int) -> State:
-        """The state after the block ``values``, (rows, p), whose first row is row ``start``."""
+    def update(self, state: State, values: Any, start: int) -> State:
+        """The state after the block ``values``, (rows, p), whose first row is row ``start``.
+
+        A dense array, or for the kernels of ``sparse.py`` a CSR one.
+        """
 
     def merge(self, a: State, b: State) -> State:
         """The state of the rows of a followed by those of b."""

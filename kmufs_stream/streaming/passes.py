@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from dask.base import compute
-from dask.delayed import delayed
-
-from kmufs_stream import blas
 from kmufs_stream.sources.matrix import Rows
+from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
 from kmufs_stream.streaming.kernels import Kernel, State
+from kmufs_stream.streaming.tree import Node, Tree
+from kmufs_stream.streaming.workers import Workers, open_workers
+
+if TYPE_CHECKING:
+    import distributed
 
 
 class StoppedError(Exception):
     """A task that another's failure, or an interrupt, has made useless ended early."""
-
-
-def run_tasks(build: Callable[[threading.Event], Any], *, threads: int) -> Any:
-    """Compute the Dask collection that ``build`` makes, with one BLAS thread per task.
-
-    The event given to ``build`` is set when a task fails or the user interrupts: tasks under way
-    look at it between blocks, so that they end soon and not at their last block.
-    """
-    stop = threading.Event()
-    with blas.one_thread(), ThreadPoolExecutor(threads) as pool:
-        try:
-            return compute(  # type: ignore[no-untyped-call]
-                build(stop), scheduler="threads", pool=pool, optimize_graph=False
-            )[0]
-        except BaseException:
-            stop.set()  # leaving the pool then waits for the tasks under way
-            raise
 
 
 def run_pass(
@@ -43,6 +26,8 @@ def run_pass(
     partitions: Sequence[range],
     *,
     threads: int,
+    client: distributed.Client | None = None,
+    saved: SavedPass | None = None,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> State:
     """The kernel's state after all rows.
@@ -50,66 +35,183 @@ def run_pass(
     Parameters
     ----------
     partitions : per partition the first rows of its blocks, as ``range(start, stop, block_rows)``.
-    threads : block tasks that run side by side.
-    progress : called with the number of rows after each block, from any thread.
+    threads : block tasks that run side by side, where there is no client.
+    client : of the cluster whose workers read the rows, in place of this process.
+    saved : where states are kept on the way, and what is there of this pass.
+    progress : called with the number of rows after each partition, from the calling thread.
 
-    Each partition is one Dask task, so the graph is as small as the number of partitions; the
-    tree of merges depends on that number alone, and so does every bit of the result.
+    The tree of merges depends on the number of partitions alone, and so does every bit of the
+    result: not on threads, workers, their losses, or what was saved. As many partitions are in
+    flight as keep everybody busy, whatever their number.
     """
-
-    window = _Window(2 * threads)
-
-    def tree(stop: threading.Event) -> Any:
-        def fold(index: int) -> State:
-            with window.of(index):
-                return fold_partition(kernel, rows, stop, progress, partitions[index])
-
-        folded, merge = delayed(fold, pure=False), delayed(kernel.merge, pure=False)
-        states = [folded(index) for index in range(len(partitions))]
-        while len(states) > 1:
-            pairs = [merge(a, b) for a, b in zip(states[::2], states[1::2], strict=False)]
-            states = pairs + states[len(pairs) * 2 :]
-        return states[0]
-
-    state: State = run_tasks(tree, threads=threads)
-    return state
+    with open_workers(threads, client) as workers:
+        return _Pass(kernel, rows, partitions, workers, saved, progress).run()
 
 
-class _Window:
-    """Keeps partitions from running far ahead of a slow one: their states would pile up."""
+class _Task(NamedTuple):
+    """What a running future will make: the state of ``node``, or a saved copy of it."""
 
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._running: set[int] = set()
-        self._changed = threading.Condition()
+    kind: str
+    node: Node
 
-    @contextlib.contextmanager
-    def of(self, index: int) -> Iterator[None]:
-        """Wait until the partition is near enough to the first that is running, then run it."""
-        with self._changed:
-            self._running.add(index)
-            self._changed.wait_for(lambda: index < min(self._running) + self._width)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running.remove(index)
-                self._changed.notify_all()
+
+class _Pass(Generic[State]):
+    """The tasks under way, and the states that wait for their siblings."""
+
+    def __init__(
+        self,
+        kernel: Kernel[State],
+        rows: Rows,
+        partitions: Sequence[range],
+        workers: Workers,
+        saved: SavedPass | None,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._tree = Tree(len(partitions))
+        self._kernel, self._rows = workers.share(kernel), workers.share(rows)
+        self._partitions, self._workers = partitions, workers
+        self._saved, self._progress = saved, progress
+        self._running: dict[Any, _Task] = {}
+        self._waiting: dict[Node, Any] = {}
+        self._folding: set[int] = set()
+        self._leaves = deque(range(len(partitions)))
+
+    def run(self) -> State:
+        self._restore()
+        while self._tree.root not in self._waiting:
+            self._fold_more()
+            self._finish(self._workers.wait())
+            if self._saved is not None and self._saved.due:
+                self._save()
+        if self._saved is not None:
+            self._save()
+            while self._running:
+                self._finish(self._workers.wait())
+        state: State = self._workers.result(self._waiting[self._tree.root])
+        return state
+
+    def _restore(self) -> None:
+        """Start from the states that an earlier run has saved."""
+        if self._saved is None:
+            return
+        for node in self._saved.find(self._tree):
+            self._start("load", node, load_state, self._saved.path(node))
+            covered = node.partitions(self._tree.count)
+            self._leaves = deque(i for i in self._leaves if i not in covered)
+            self._progress(self._row_count(node))
+
+    def _fold_more(self) -> None:
+        """Begin partitions while somebody is idle, none far ahead of the slowest."""
+        slots = self._workers.slots
+        while self._leaves and len(self._running) < slots:
+            index = self._leaves[0]
+            if self._folding and index >= min(self._folding) + 2 * slots:
+                return
+            self._leaves.popleft()
+            self._folding.add(index)
+            self._start(
+                "fold",
+                Node(0, index),
+                fold_partition,
+                self._kernel,
+                self._rows,
+                self._partitions[index],
+                self._workers.stopped,
+            )
+
+    def _start(self, kind: str, node: Node, task: Callable[..., Any], *arguments: Any) -> None:
+        future = self._workers.submit(task, *arguments, urgent=kind != "fold")
+        self._running[future] = _Task(kind, node)
+
+    def _finish(self, future: Any) -> None:
+        """Take in what a task has made, and merge it if its sibling is there."""
+        kind, node = self._running.pop(future)
+        self._workers.check(future, self._doing(kind, node))
+        if kind == "save":
+            assert self._saved is not None
+            if node not in self._waiting:
+                self._saved.drop(node)  # merged meanwhile, from states that stay saved
+                return
+            self._saved.keep(node)
+            if self._workers.lossy and node != self._tree.root:
+                # Should its worker be lost, its rows need not be read again.
+                del self._waiting[node]
+                self._start("load", node, load_state, self._saved.path(node))
+            return
+        if kind == "fold":
+            self._folding.remove(node.index)
+            self._progress(self._row_count(node))
+        node = self._tree.risen(node)
+        other = self._waiting.pop(node.sibling, None) if node != self._tree.root else None
+        if other is None:
+            self._waiting[node] = future
+        else:
+            pair = (future, other) if node < node.sibling else (other, future)
+            self._start("merge", node.parent, merge_states, self._kernel, *pair)
+
+    def _save(self) -> None:
+        """Save the states that wait, unless they are saved or being saved."""
+        assert self._saved is not None
+        under_way = {task.node for task in self._running.values() if task.kind == "save"}
+        for node in self._saved.missing(self._waiting.keys() - under_way):
+            place = self._saved.path(node)
+            self._start("save", node, save_state, self._waiting[node], place, self._saved.kernel)
+
+    def _row_count(self, node: Node) -> int:
+        return sum(
+            self._partitions[i].stop - self._partitions[i].start
+            for i in node.partitions(self._tree.count)
+        )
+
+    def _doing(self, kind: str, node: Node) -> str:
+        covered = node.partitions(self._tree.count)
+        first, last = self._partitions[covered[0]], self._partitions[covered[-1]]
+        what = {"fold": "reading", "merge": "merging the states of"}
+        return f"{what.get(kind, kind + 'ing the state of')} rows {first.start}..{last.stop - 1}"
 
 
 def fold_partition(
-    kernel: Kernel[State],
-    rows: Rows,
-    stop: threading.Event,
-    progress: Callable[[int], None],
-    partition: range,
+    kernel: Kernel[State], rows: Rows, partition: range, stopped: Callable[[], bool]
 ) -> State:
     """The kernel's state after the rows of one partition, read block by block."""
     state = kernel.init()
     for start in partition:
-        if stop.is_set():
+        if stopped():
             raise StoppedError
         end = min(start + partition.step, partition.stop)
         state = kernel.update(state, rows.read(start, end), start)
-        progress(end - start)
     return state
+
+
+def merge_states(kernel: Kernel[State], a: State, b: State) -> State:
+    """The state of the rows of a followed by those of b."""
+    return kernel.merge(a, b)
+
+
+def run_each(
+    task: Callable[..., Any],
+    constant: Any,
+    pieces: Iterable[range],
+    *,
+    threads: int,
+    client: distributed.Client | None = None,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> dict[range, Any]:
+    """``task(constant, piece, stopped)`` for every piece of rows, a bounded number in flight.
+
+    Parameters as for :func:`run_pass`; ``progress`` is told of the rows of each piece.
+    """
+    made: dict[range, Any] = {}
+    with open_workers(threads, client) as workers:
+        shared, left = workers.share(constant), deque(pieces)
+        running: dict[Any, range] = {}
+        while left or running:
+            while left and len(running) < workers.slots:
+                piece = left.popleft()
+                running[workers.submit(task, shared, piece, workers.stopped)] = piece
+            future = workers.wait()
+            piece = running.pop(future)
+            workers.check(future, f"copying rows {piece.start}..{piece.stop - 1}")
+            made[piece] = workers.result(future)
+            progress(piece.stop - piece.start)
+    return made

@@ -16,12 +16,17 @@ from dask.utils import parse_bytes
 
 from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import RequestError
+from kmufs_stream.sources.matrix import Sparsity
 from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import PROBE_PLACES, PROBE_ROWS, Precision
+from kmufs_stream.streaming.sparse import slab_rows
+from kmufs_stream.streaming.table import Table
 
 MB = 10**6
 BASELINE = 330 * MB  # interpreter, libraries, BLAS buffers
+WORKER_BASELINE = 380 * MB  # of a cluster's worker, which has more libraries
+WORKER_SHARE = 0.8  # of its limit: above this, Dask pauses a worker
 SLACK = 1.5  # what the allocator keeps of blocks that come and go in several threads
 GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
 BLOCK_BYTES = 16 * MB
@@ -30,50 +35,7 @@ PARTITION_BYTES = 256 * MB
 PARTITIONS = 32  # at least, where there are that many blocks: keeps many threads busy
 MAX_PARTITIONS = 4096  # keeps the graph small
 OUTPUT_CHUNK_BYTES = 20 * MB
-DECODED_AT_ONCE = 10  # chunks that zarr fetches and decodes together, per read
-
-
-@dataclass(frozen=True)
-class Table:
-    """The facts about a matrix that a plan follows from; see Matrix for their meaning.
-
-    ``width`` is 0 for all features; ``copies`` are those that reading and screening make of a
-    block.
-    """
-
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    stored_itemsize: int
-    chunk_rows: int
-    chunk_columns: int
-    shard_rows: int
-    in_memory: bool
-    chunk_cells: int = 0
-    width: int = 0
-    copies: int = 0
-    held_bytes: int = 0
-
-    @property
-    def row_bytes(self) -> int:
-        return self.shape[1] * self.dtype.itemsize
-
-    @property
-    def columns(self) -> int:
-        """Features that take part."""
-        return self.width or self.shape[1]
-
-    def read_bytes(self, rows: int) -> int:
-        """Peak bytes of reading ``rows`` rows: the rows, and the chunks decoded on the way."""
-        copied = self.copies * rows * self.row_bytes
-        if self.in_memory:
-            return copied
-        p, itemsize = self.shape[1], self.stored_itemsize
-        wide = -(-p // self.chunk_columns) * self.chunk_columns
-        covered = -(-rows // self.chunk_rows) * self.chunk_rows * wide * itemsize
-        chunk = (self.chunk_cells or self.chunk_rows * self.chunk_columns) * itemsize
-        decoding = 2 * min(DECODED_AT_ONCE * chunk, covered)
-        unpacked = rows * self.row_bytes if itemsize != self.dtype.itemsize else 0
-        return rows * p * itemsize + decoding + unpacked + copied
+PROJECTED_BYTES = 256  # of a row in a Lanczos step: it counts beside a very sparse row
 
 
 @dataclass(frozen=True)
@@ -103,6 +65,22 @@ Costs = Mapping[str, Callable[[int, int], Cost]]
 
 
 @dataclass(frozen=True)
+class ClusterSize:
+    """What a cluster offers.
+
+    Attributes
+    ----------
+    workers : their number.
+    threads : tasks side by side in a worker, the most of any.
+    memory : limit of a worker in bytes, the smallest of any; None without limits.
+    """
+
+    workers: int
+    threads: int
+    memory: int | None
+
+
+@dataclass(frozen=True)
 class Demand:
     """What a plan is asked for.
 
@@ -115,6 +93,7 @@ class Demand:
     memory : budget; None for half of what is available.
     threads : block tasks side by side; None for all cores.
     precision : ``auto``, ``float32`` or ``float64``.
+    cluster : the workers that read; None for threads of this process.
     """
 
     h: int = 0
@@ -124,6 +103,7 @@ class Demand:
     memory: str | int | None = None
     threads: int | None = None
     precision: str = "auto"
+    cluster: ClusterSize | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +118,8 @@ class Plan:
     stages : bytes by stage, baseline included.
     rejected : per method that does not run, why.
     concessions : what was given up to fit the budget.
+    cluster : the workers that read, ``threads`` at a time in each; None for this process.
+    worker_peak : upper bound of a worker's resident bytes; 0 without a cluster.
     """
 
     table: Table
@@ -155,6 +137,13 @@ class Plan:
     output_chunk_rows: int
     rejected: dict[str, str]
     concessions: tuple[str, ...]
+    cluster: ClusterSize | None = None
+    worker_peak: int = 0
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that the reads for the factor decode, at most."""
+        return self.reads * self.table.shape[0] * self.table.row_bytes
 
     @property
     def partitions(self) -> list[range]:
@@ -183,16 +172,18 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
     smallest: _Sizing | None = None
     for method in methods if explicit is not None else methods[:1]:
         precision = resolve_precision(
-            "float64" if method == "tsqr" else demand.precision, table.dtype
+            "float64" if method == "tsqr" or table.sparsity else demand.precision, table.dtype
         )
         sizes = list(_block_sizes(table, method, precision))
         for block_rows in sizes if explicit is not None else sizes[:1]:
             sizing = _Sizing(table, costs[method], demand, precision, block_rows)
             if smallest is None or sizing.peak(1) < smallest.peak(1):
                 smallest = sizing
-            if sizing.peak(1) > budget:
+            if sizing.peak(1) > budget or not sizing.fits_workers:
                 continue
             most = min(wanted, sizing.partitions)
+            if demand.cluster is not None:
+                most = demand.cluster.threads
             threads = next(t for t in range(most, 0, -1) if sizing.peak(t) <= budget)
             given_up = []
             if threads < most:
@@ -258,6 +249,9 @@ def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[s
 
 def _block_sizes(table: Table, method: str, precision: Precision) -> Iterator[int]:
     """Block rows, falling: whole chunks, or shards where these are small."""
+    if table.sparsity is not None:
+        yield from _sparse_block_sizes(table, table.sparsity, method)
+        return
     small = table.shard_rows * table.row_bytes <= LARGE_BLOCK_BYTES
     unit = table.shard_rows if small else table.chunk_rows
     row = table.shape[1] * np.dtype(precision).itemsize
@@ -275,6 +269,23 @@ def _block_sizes(table: Table, method: str, precision: Precision) -> Iterator[in
         yield table.chunk_rows
 
 
+def _sparse_block_sizes(table: Table, sparsity: Sparsity, method: str) -> Iterator[int]:
+    """Block rows, falling: tens of MB of entries, or what the products densify at a time.
+
+    At least a chunk of entries, so that few chunks are decoded twice.
+    """
+    n = max(table.shape[0], 1)
+    mean = max(int(sparsity.indptr[-1]) // n, 1)
+    rows = LARGE_BLOCK_BYTES // 2 // (table.mean_row_bytes + PROJECTED_BYTES)
+    if method != "lanczos":
+        rows = min(rows, slab_rows(table.shape[1]))
+    rows = min(max(rows, sparsity.chunk_entries // mean, 1), n)
+    while rows > 1:
+        yield rows
+        rows //= 2
+    yield 1
+
+
 class _Sizing:
     """The sizes of one way to run, as they follow from the number of threads."""
 
@@ -289,7 +300,8 @@ class _Sizing:
         n, p = table.shape
         itemsize = np.dtype(precision).itemsize
         blocks = max(-(-n // block_rows), 1)
-        several = min(blocks // PARTITIONS, -(-PARTITION_BYTES // (block_rows * table.row_bytes)))
+        size = max(block_rows * table.mean_row_bytes, 1)
+        several = min(blocks // PARTITIONS, -(-PARTITION_BYTES // size))
         self.table, self.demand, self.precision = table, demand, precision
         self.block_rows = block_rows
         self.blocks_per_partition = max(several, -(-blocks // MAX_PARTITIONS), 1)
@@ -299,15 +311,21 @@ class _Sizing:
         self.chunk_rows = _output_chunk_rows(table, demand.h)
         rows = min(block_rows, n)
         # In float64 at worst: what float32 cannot hold falls back to it.
-        self.block = int(SLACK * (table.read_bytes(rows) + rows * p * 8 + self.cost.update))
-        probe = min(n, PROBE_PLACES * PROBE_ROWS) * p * (table.dtype.itemsize + 4 * 8)
+        self.block = int(
+            SLACK * (table.read_bytes(rows) + table.work_bytes(rows) + self.cost.update)
+        )
+        probed = min(n, PROBE_PLACES * PROBE_ROWS)
+        probe = probed * p * (table.dtype.itemsize + 4 * 8)
+        if table.sparsity is not None:
+            kept = PROBE_PLACES * table.block_bytes(PROBE_ROWS)
+            probe = 4 * kept + table.read_bytes(PROBE_ROWS) + 8 * 8 * p
         copied = max(self.chunk_rows, min(table.chunk_rows, n)) * demand.h * table.stored_itemsize
         # The columns, a block's share of them, and what encoding makes of them.
         self.copy = 3 * copied + table.read_bytes(rows) if demand.copies else 0
         # The sample is stacked from a block's rows at a time.
-        self.sample += rows * table.row_bytes
-        self.baseline = BASELINE + table.held_bytes
-        self.fixed = {"probe": self.baseline + probe}
+        self.sample += min(rows * table.row_bytes, self.sample)
+        self.base = BASELINE + table.held_bytes
+        self.fixed = {"probe": self.base + probe}
 
     def live_states(self, threads: int) -> int:
         """Partition states that are alive at once: being folded, merged, or waiting to be."""
@@ -315,14 +333,39 @@ class _Sizing:
 
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost
-        kept = self.baseline + self.sample + cost.kept
+        kept = self.base + self.sample + cost.kept
         states = self.live_states(threads) * cost.state
+        if self.demand.cluster is not None:
+            # The workers hold blocks and states; the last state comes here, pickled.
+            return self.fixed | {
+                "pass": kept + cost.driver + 3 * cost.state,
+                "factor": BASELINE + self.sample + cost.finish,
+                "solver": kept + self.demand.solver_bytes,
+            }
         return self.fixed | {
-            "pass": self.baseline + self.sample + cost.driver + threads * self.block + states,
-            "factor": self.baseline + self.sample + cost.finish,
+            "pass": self.base + self.sample + cost.driver + threads * self.block + states,
+            "factor": self.base + self.sample + cost.finish,
             "solver": kept + self.demand.solver_bytes,
             "write": kept + threads * self.copy,
         }
+
+    @property
+    def worker_peak(self) -> int:
+        """Bytes of a worker, with its share of the states that wait; 0 without a cluster."""
+        cluster, cost = self.demand.cluster, self.cost
+        if cluster is None:
+            return 0
+        # Beside the states: the kernel's constants and what a state is pickled into.
+        states = (self.live_states(cluster.threads) + 2) * cost.state
+        reading = cluster.threads * self.block + states
+        return WORKER_BASELINE + max(reading, cluster.threads * self.copy)
+
+    @property
+    def fits_workers(self) -> bool:
+        cluster = self.demand.cluster
+        if cluster is None or cluster.memory is None:
+            return True
+        return self.worker_peak <= WORKER_SHARE * cluster.memory
 
     def peak(self, threads: int) -> int:
         return max(self.stages(threads).values())
@@ -337,10 +380,12 @@ class _Sizing:
     ) -> Plan:
         table, stages = self.table, self.stages(threads)
         cached = 0
-        if self.cost.reads > 1 and not table.in_memory:
-            spare = (budget - stages["pass"]) // table.row_bytes
-            cached = min(max(spare, 0) // self.block_rows * self.block_rows, table.shape[0])
-            stages["pass"] += cached * table.row_bytes
+        if self.demand.cluster is not None and self.cost.reads > 1:
+            concessions = ("no rows cached between reads, on a cluster", *concessions)
+        elif self.cost.reads > 1 and not table.in_memory:
+            spare = table.first_rows(max(budget - stages["pass"], 0))
+            cached = min(spare // self.block_rows * self.block_rows, table.shape[0])
+            stages["pass"] += table.block_bytes(cached) if cached else 0
             if cached < table.shape[0]:
                 part = f"{cached} of {table.shape[0]} rows" if cached else "no rows"
                 concessions = (f"{part} cached between reads", *concessions)
@@ -362,6 +407,8 @@ class _Sizing:
             output_chunk_rows=self.chunk_rows,
             rejected=rejected,
             concessions=concessions,
+            cluster=self.demand.cluster,
+            worker_peak=self.worker_peak,
         )
 
 
@@ -377,11 +424,27 @@ def _output_chunk_rows(table: Table, h: int) -> int:
 
 
 def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
+    cluster = sizing.demand.cluster
+    if cluster is not None and cluster.memory is not None and not sizing.fits_workers:
+        needed = int(sizing.worker_peak / WORKER_SHARE)
+        return RequestError(
+            "does_not_fit",
+            f"A worker with {cluster.threads} threads needs {size(needed)} of memory, the smallest "
+            f"of {cluster.workers} has {size(cluster.memory)} (blocks {size(sizing.block)} a "
+            f"thread, states {size(sizing.cost.state)} each).",
+            f"Start workers with {-(-needed // MB)}MB or more, or with fewer threads each.",
+        )
     peak, stages = sizing.peak(1), sizing.stages(1)
     given = "--memory" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give --memory {-(-peak // MB)}MB or more"
-    if sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
+    held = sizing.table.held_bytes
+    if sizing.table.sparsity is not None and held > peak // 5:
+        remedy += (
+            f"; the source itself takes {size(held)}: sparse data stored by columns (CSC) are read "
+            "whole; stored by rows (adata.X = adata.X.tocsr()) they are streamed"
+        )
+    elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
         remedy += (
             "; or, as one chunk spans all rows, write them in chunks of fewer with "
             "kmufs-stream rechunk IN OUT"

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.kernels import Kernel
 
 SAMPLE_ROWS = 20_000
@@ -62,18 +63,16 @@ def _splitmix64(x: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class TakeRows:
-    """Kernel that keeps the rows of ``index`` (ascending), in order, as pieces of the blocks."""
+    """Kernel that keeps the rows of ``index`` (ascending), in order, as dense pieces of blocks."""
 
     index: NDArray[np.int64]
 
     def init(self) -> list[NDArray[Any]]:
         return []
 
-    def update(
-        self, state: list[NDArray[Any]], values: NDArray[Any], start: int
-    ) -> list[NDArray[Any]]:
-        first, last = np.searchsorted(self.index, [start, start + len(values)])
-        state.append(values[self.index[first:last] - start])
+    def update(self, state: list[NDArray[Any]], values: Block, start: int) -> list[NDArray[Any]]:
+        first, last = np.searchsorted(self.index, [start, start + values.shape[0]])
+        state.append(dense(values[self.index[first:last] - start]))
         return state
 
     def merge(self, a: list[NDArray[Any]], b: list[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -100,7 +99,7 @@ class Together(Generic[A, B]):
     def init(self) -> tuple[A, B]:
         return self.first.init(), self.second.init()
 
-    def update(self, state: tuple[A, B], values: NDArray[Any], start: int) -> tuple[A, B]:
+    def update(self, state: tuple[A, B], values: Any, start: int) -> tuple[A, B]:
         return (
             self.first.update(state[0], values, start),
             self.second.update(state[1], values, start),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.sources.matrix import Matrix
+from kmufs_stream.sources.matrix import Block, Matrix, joined_rows
 
 Precision = Literal["float32", "float64"]
 Floats = NDArray[np.floating[Any]]
@@ -28,12 +28,13 @@ def probe_starts(n: int, chunk_rows: int) -> list[int]:
     return [int((i + 0.5) * units / places) * unit for i in range(places)]
 
 
-def read_probe(matrix: Matrix) -> NDArray[Any]:
+def read_probe(matrix: Matrix) -> Block:
     """A few rows from all over the matrix, at most 1024 x p; reads one chunk per place."""
     n = matrix.shape[0]
     starts = probe_starts(n, matrix.chunk_rows)
     length = min(max(matrix.chunk_rows, 1), PROBE_ROWS) if matrix.chunk_rows > 1 else PROBE_ROWS
-    return np.concatenate([matrix.rows.read(a, min(a + length, n)) for a in starts])
+    pieces = [matrix.rows.read(a, min(a + length, n)) for a in starts]
+    return joined_rows(pieces)
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class Scaling:
         rows[~ok] = 0.0
         count = np.maximum(ok.sum(axis=0), 1)
         # In units of the largest number, so that no sum or difference overflows.
-        unit = _power_of_two(np.abs(rows).max(axis=0, initial=0.0))
+        unit = power_of_two(np.abs(rows).max(axis=0, initial=0.0))
         rows /= unit
         mean = rows.sum(axis=0) / count
         rows -= mean
         rows[~ok] = 0.0
-        peak = _power_of_two(np.abs(rows).max(axis=0, initial=0.0))
+        peak = power_of_two(np.abs(rows).max(axis=0, initial=0.0))
         std = np.sqrt(((rows / peak) ** 2).sum(axis=0) / count) * peak
         exact = probe.dtype.type if probe.dtype.kind == "f" else np.rint
         shift = np.asarray(exact(mean * unit), dtype=np.float64)
@@ -76,7 +77,7 @@ class Scaling:
         varies = ((probe != one) & ok).any(axis=0) & (std > 0)
         std *= unit
         limit = 2.0**120 if precision == "float32" else 2.0**1000
-        scale = np.clip(_power_of_two(np.where(varies, std, 1.0)), 1 / limit, limit)
+        scale = np.clip(power_of_two(np.where(varies, std, 1.0)), 1 / limit, limit)
         return cls(shift, scale, np.flatnonzero(~varies), precision)
 
     def centred(self, mean: NDArray[np.float64]) -> Scaling:
@@ -157,6 +158,6 @@ def _wrapped(whole: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.int
         return whole.astype(dtype).astype(np.int64)
 
 
-def _power_of_two(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def power_of_two(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """The power of two below each positive x; 1 for 0."""
     return np.where(x > 0, np.ldexp(0.5, np.frexp(x)[1]), 1.0)

@@ -7,6 +7,7 @@ from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from kmufs_stream.streaming.kernels import Kernel, State
 
@@ -53,17 +54,14 @@ class Screened(Generic[State]):
         present, gaps, nonzero = np.zeros((3, self.features), np.int64)
         return ScreenedState(self.kernel.init(), present, gaps, nonzero, [])
 
-    def update(
-        self, state: ScreenedState[State], values: NDArray[Any], start: int
-    ) -> ScreenedState[State]:
+    def update(self, state: ScreenedState[State], values: Any, start: int) -> ScreenedState[State]:
         if self.columns is not None:
             values = values[:, self.columns]
         if self.complete is not None:
             values = self._complete(state, self.complete, values, start)
         if self.count_nonzero:
-            missing = np.isnan(values).sum(axis=0) if values.dtype.kind == "f" else 0
-            state.nonzero += np.count_nonzero(values, axis=0) - missing
-        if len(values):
+            state.nonzero += _nonzero(values)
+        if values.shape[0]:
             state.inner = self.kernel.update(state.inner, values, start)
         return state
 
@@ -80,19 +78,37 @@ class Screened(Generic[State]):
     def _complete(
         state: ScreenedState[State],
         complete: NDArray[np.bool_],
-        values: NDArray[Any],
+        values: Any,
         start: int,
-    ) -> NDArray[Any]:
+    ) -> Any:
         """The rows without gaps, the others noted."""
         if values.dtype.kind != "f":
-            state.present += len(values)
+            state.present += values.shape[0]
             return values
-        missing: NDArray[np.bool_] = np.isnan(values)
-        state.present += len(values) - missing.sum(axis=0)
-        keep = ~missing[:, complete].any(axis=1)
+        missing = missing_in(values)
+        state.present += values.shape[0] - missing.sum(axis=0)
+        keep = missing[:, complete].sum(axis=1) == 0
         state.gaps += missing[keep].sum(axis=0)
         if keep.all():
             return values
         state.dropped.append(np.flatnonzero(~keep) + start)
-        kept: NDArray[Any] = values[keep]
-        return kept
+        return values[keep]
+
+
+def missing_in(block: Any) -> Any:
+    """Where values of a block, dense or CSR, are missing: an array of bool of the same kind."""
+    if not isinstance(block, csr_array):
+        return np.isnan(block)
+    return csr_array((np.isnan(block.data), block.indices, block.indptr), shape=block.shape)
+
+
+def _nonzero(block: Any) -> NDArray[np.int64]:
+    """(p,) values of a block that are there and not 0."""
+    values = block.data if isinstance(block, csr_array) else block
+    there = values != 0
+    if values.dtype.kind == "f":
+        there &= ~np.isnan(values)
+    if isinstance(block, csr_array):
+        return np.bincount(block.indices[there], minlength=block.shape[1])
+    counts: NDArray[np.int64] = there.sum(axis=0)
+    return counts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,36 @@ def polar_step(p: int, k: int, h: int) -> dict[str, Any]:
     with blas.all_cores(), Work() as work:
         left, _, right = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
         left @ right
+    return vars(work)
+
+
+def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
+    """One of the solvers that use correlations, from the matrix or from the factor alone."""
+    from kmufs_stream import blas
+    from kmufs_stream.solvers import consensus, css, factor_rows, joint, kept_rows
+
+    basis, values = components(p, 2 * k + 1)
+    rows = factor_rows(basis, values)
+    if kept:
+        matrix = np.empty((p, p))
+        for start in range(0, p, 1000):
+            index = np.arange(start, min(start + 1000, p))
+            matrix[index] = rows(index)
+        rows = kept_rows(matrix)
+    m = min(20_000, 64_000_000 // p)  # as many rows as a factor keeps of float32
+
+    def sample() -> Iterator[Float]:
+        rng = np.random.default_rng(2)
+        size = max(2**20 // p, 1)
+        for start in range(0, m, size):
+            yield rng.standard_normal((min(size, m - start), p))
+
+    with blas.all_cores(), Work() as work:
+        if solver == "consensus":
+            consensus(basis, rows, sample, k, h, tolerance=1e-12)
+        else:
+            run = {"css": css, "joint": joint}[solver]
+            run(basis[:, :k], values[:k], rows, h, tolerance=1e-12)
     return vars(work)
 
 
@@ -116,6 +147,15 @@ def main() -> None:
             f"{median(many, 'read_bytes') / stored:.2f} of the data read",
         ],
     ]
+    for solver in ("css", "joint", "consensus"):
+        for p in (2000, 20_000):
+            for kept in (True, False):
+                runs = [
+                    fresh(choosing, solver=solver, p=p, k=10, h=300, kept=kept)
+                    for _ in range(asked.repeats)
+                ]
+                where = "from the Gram matrix" if kept else "from the factor alone"
+                rows.append([f"{solver}, {p} x 300", median(runs, "seconds"), where])
     title = f"Solvers, read {speed[0]:.2f} GB/s, BLAS {speed[1]:.0f} GF/s ({machine('scipy')})"
     show(title, ["what", "seconds", "note"], rows)
 

@@ -438,7 +438,7 @@ def test_a_corrupt_chunk_is_named(cli: Cli, table: Path, folder: Path) -> None:
     for command in (("select", table, *K, *H), ("decompose", table, *K, "--out", "f.zarr")):
         done = cli(*command)
         assert (done.code, done.out) == (1, "")
-        assert "chunk c/3/0 of data.zarr cannot be read" in done.err
+        assert f"chunk c/3/0 of {folder / table} cannot be read" in done.err
         assert "Traceback" not in done.err
         assert cli(*command, "--json").json()["error"]["code"] == "corrupt_chunk"
     assert contents(folder) == before
@@ -449,7 +449,7 @@ def test_a_missing_chunk_is_named(cli: Cli, table: Path, folder: Path) -> None:
     before = contents(folder)
     done = cli("select", table, *K, *H)
     assert (done.code, done.out) == (1, "")
-    assert "chunk c/2/0 of data.zarr is not there" in done.err
+    assert f"chunk c/2/0 of {folder / table} is not there" in done.err
     assert "--fill-missing-chunks" in done.err
     assert contents(folder) == before
 

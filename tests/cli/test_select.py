@@ -78,6 +78,15 @@ def test_json_of_the_closed_form(cli: Cli, table: Path) -> None:
     assert summary["objective"] == pytest.approx(summary["optimum"], rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("solver", "ending"),
+    [("consensus", "consensus: one feature after another"), ("css", "css: one feature after"),
+     ("joint", "joint: converged after"), ("exact", "exact: closed form")],
+)  # fmt: skip
+def test_how_a_solver_ended_is_shown(cli: Cli, genes: Path, solver: str, ending: str) -> None:
+    assert ending in cli("select", genes, "--k", 3, "--h", 5, "--solver", solver).out
+
+
 def test_what_is_shown(cli: Cli, genes: Path) -> None:
     done = cli("select", genes, "--k", 3, "--h", 11, "--out", "some where.zarr")
     result = select(genes, 3, 11)

@@ -27,12 +27,18 @@ CASES = [(name, h) for name in REFERENCE for h in (50, 100)]
 
 
 @cache
-def factors(name: str) -> tuple[Array, Array, npt.NDArray[np.int64]]:
-    """P_k, s^2 / n and the source indices of the features that vary."""
+def standardised(name: str) -> tuple[Array, npt.NDArray[np.int64]]:
+    """The features that vary, with mean 0 and variance 1, and their source indices."""
     X, _ = load(name)
     kept = np.flatnonzero(X.min(axis=0) != X.max(axis=0))
     Z = X[:, kept]
-    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    return (Z - Z.mean(axis=0)) / Z.std(axis=0), kept
+
+
+@cache
+def factors(name: str) -> tuple[Array, Array, npt.NDArray[np.int64]]:
+    """P_k, s^2 / n and the source indices of the features that vary."""
+    Z, kept = standardised(name)
     _, s, Pt = np.linalg.svd(Z, full_matrices=False)
     k = REFERENCE[name][1]
     return np.ascontiguousarray(Pt[:k].T), s[:k] ** 2 / len(Z), kept

@@ -20,11 +20,11 @@ from kmufs_stream.streaming.plan import (
     Cost,
     Demand,
     Plan,
-    Table,
     make_plan,
     parse_memory,
     resolve_precision,
 )
+from kmufs_stream.streaming.table import Table
 
 GB = 10**9
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,34 +39,41 @@ def decompose(
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
     memory: options.Memory = None,
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
+    checkpoint: options.Checkpoint = None,
+    resume: options.Resume = False,
     precision: options.Precision = "auto",
     json: options.Json = False,
     verbose: options.Verbose = False,
     debug: options.Debug = False,
 ) -> None:
     """Read DATA once and keep its factor: select then answers every k up to K from it at once."""
-    from kmufs_stream import LanczosOptions, save_factor
+    from kmufs_stream import LanczosOptions
     from kmufs_stream import decompose as run
-    from kmufs_stream.output import check_output
+    from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
     matrix = table.open()
-    target = Path(out)
-    check_output(target, [Path(table.data)], overwrite=overwrite)
-    with shown(verbose=verbose, json=json) as progress:
+    with (
+        connected(scheduler, workers, threads=threads, memory=memory) as share,
+        shown(verbose=verbose, json=json) as progress,
+    ):
         factor = run(
             matrix,
             k,
             method=method,
             lanczos=LanczosOptions(tol, max_passes, seed),
             screening=table.screening(),
-            memory=memory,
+            memory=share,
             threads=threads,
             precision=precision,
+            out=out,
+            overwrite=overwrite,
+            checkpoint=checkpoint,
+            resume=resume,
             progress=progress,
         )
-        progress.start("writing", 0)
-        save_factor(factor, target, overwrite=overwrite)
     summary = _summary(factor, matrix, k, out, time.perf_counter() - began)
     if json:
         show.as_json(summary)

@@ -10,6 +10,7 @@ from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
+    from kmufs_stream.sources.matrix import Sparsity
 
 NAMED = 5  # labels that are shown
 
@@ -27,28 +28,32 @@ def plan(
     solver: options.SolverName = "admm",
     threads: options.Threads = None,
     memory: options.Memory = None,
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
     precision: options.Precision = "auto",
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
+    from kmufs_stream.streaming.cluster import connected
 
     matrix = table.open()
-    made = plan_selection(
-        matrix,
-        k,
-        h,
-        solver=solver,
-        factor=None if factor is None else load_factor(factor),
-        selection_only=selection_only,
-        method=method,
-        lanczos=LanczosOptions(tol, max_passes),
-        screening=table.screening(),
-        memory=memory,
-        threads=threads,
-        precision=precision,
-    )
+    with connected(scheduler, workers, threads=threads, memory=memory) as share:
+        made = plan_selection(
+            matrix,
+            k,
+            h,
+            solver=solver,
+            factor=None if factor is None else load_factor(factor),
+            selection_only=selection_only,
+            method=method,
+            lanczos=LanczosOptions(tol, max_passes),
+            screening=table.screening(),
+            memory=share,
+            threads=threads,
+            precision=precision,
+        )
     if json:
         show.as_json(_summary(matrix, made, k, h, solver))
         return
@@ -76,6 +81,8 @@ def plan(
         method=method if method != "auto" else None,
         memory=memory,
         threads=threads,
+        scheduler=scheduler,
+        workers=workers,
         precision=precision if precision != "auto" else None,
     )
     show.next_command(out, again)
@@ -91,6 +98,8 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     dtype = str(matrix.dtype)
     if matrix.stored_dtype != matrix.dtype:
         dtype += f", stored as {matrix.stored_dtype}"
+    if matrix.transforms:
+        dtype += ", transformed by " + ", then ".join(matrix.transforms)
     shards = f", in shards of {matrix.shard_rows:,} rows"
     again = shlex.join(["kmufs-stream", "rechunk", matrix.source, "OUT"])
     whole = f"; one chunk spans all samples, so the whole table is one block: {again}"
@@ -104,7 +113,9 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         ("dtype", dtype),
         (
             "chunks",
-            f"{matrix.chunk_rows:,} samples x {matrix.chunk_columns:,} features"
+            _entries(matrix.sparsity)
+            if matrix.sparsity is not None
+            else f"{matrix.chunk_rows:,} samples x {matrix.chunk_columns:,} features"
             + (shards if matrix.shard_rows != matrix.chunk_rows else "")
             + (
                 whole
@@ -120,12 +131,26 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             f"{made.block_rows:,} rows, {made.blocks_per_partition:,} per partition, "
             f"{len(made.partitions):,} partitions",
         ),
-        ("threads", f"{made.threads:,}"),
+        ("threads", f"{made.threads:,}" + _of_workers(made)),
         ("reads", f"{_most(made)}{made.reads} for the factor, then the chosen columns once"),
         ("output", f"{show.size(made.output_bytes)} before compression"),
         ("memory", f"{show.size(made.peak)} predicted at most, of {show.size(made.budget)}"),
         ("given up", "; ".join(made.concessions) or "nothing"),
     ]
+
+
+def _entries(sparsity: Sparsity) -> str:
+    return f"sparse, {sparsity.indptr[-1]:,} entries in chunks of {sparsity.chunk_entries:,}"
+
+
+def _of_workers(made: Plan) -> str:
+    if made.cluster is None:
+        return ""
+    limit = "no limit" if made.cluster.memory is None else f"of {show.size(made.cluster.memory)}"
+    return (
+        f" in each of {made.cluster.workers:,} workers, "
+        f"{show.size(made.worker_peak)} predicted at most, {limit}"
+    )
 
 
 def _most(made: Plan) -> str:
@@ -151,6 +176,8 @@ def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[st
         "chunk_rows": matrix.chunk_rows,
         "chunk_columns": matrix.chunk_columns,
         "shard_rows": matrix.shard_rows,
+        "entries": None if matrix.sparsity is None else int(matrix.sparsity.indptr[-1]),
+        "transforms": list(matrix.transforms),
         "zarr_format": matrix.zarr_format,
         "first_labels": None if labels is None else [plain(label) for label in labels[:NAMED]],
         "k": k,
@@ -162,6 +189,9 @@ def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[st
         "blocks_per_partition": made.blocks_per_partition,
         "partitions": len(made.partitions),
         "threads": made.threads,
+        "workers": None if made.cluster is None else made.cluster.workers,
+        "worker_memory_bytes": None if made.cluster is None else made.cluster.memory,
+        "predicted_worker_peak_bytes": made.worker_peak or None,
         "reads": made.reads,
         "cached_rows": made.cached_rows,
         "rejected": dict(made.rejected),

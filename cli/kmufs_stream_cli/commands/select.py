@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kmufs_stream import Matrix, Selection
 
 BEST = 10
+GREEDY = ("consensus", "css")
 PLANNED = (
     "solver",
     "selection_only",
@@ -41,6 +42,16 @@ def select(
             "--out",
             metavar="PATH",
             help="Zarr store to write; DATA's name + .selected.zarr in this folder by default.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    anndata_out: Annotated[
+        str | None,
+        typer.Option(
+            "--anndata-out",
+            metavar="PATH",
+            help="AnnData: copy of the store, with kmufs_selected, kmufs_score and kmufs_rank in "
+            "its var.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -87,6 +98,10 @@ def select(
     ] = 30,
     threads: options.Threads = None,
     memory: options.Memory = None,
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
+    checkpoint: options.Checkpoint = None,
+    resume: options.Resume = False,
     precision: options.Precision = "auto",
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -97,28 +112,33 @@ def select(
     The data are read once, block by block, whatever their size.
     """
     from kmufs_stream import AdmmOptions, LanczosOptions
+    from kmufs_stream.streaming.cluster import connected
 
     matrix = table.open()
-    result = run_select(
-        matrix,
-        k,
-        h,
-        out=default_output(table.data) if out is None else out,
-        verbose=verbose,
-        json=json,
-        keep=keep or None,
-        screening=table.screening() if factor is None else table.asked_screening(),
-        solver=solver,
-        options=AdmmOptions(mu0, mu_max, rho, max_iter, patience),
-        factor=factor,
-        overwrite=overwrite,
-        selection_only=selection_only,
-        method=method,
-        lanczos=LanczosOptions(tol, max_passes, seed),
-        memory=memory,
-        threads=threads,
-        precision=precision,
-    )
+    with connected(scheduler, workers, threads=threads, memory=memory) as share:
+        result = run_select(
+            matrix,
+            k,
+            h,
+            out=default_output(table.data) if out is None else out,
+            verbose=verbose,
+            json=json,
+            keep=keep or None,
+            screening=table.screening() if factor is None else table.asked_screening(),
+            solver=solver,
+            options=AdmmOptions(mu0, mu_max, rho, max_iter, patience),
+            factor=factor,
+            anndata_out=anndata_out,
+            overwrite=overwrite,
+            selection_only=selection_only,
+            method=method,
+            lanczos=LanczosOptions(tol, max_passes, seed),
+            memory=share,
+            threads=threads,
+            checkpoint=checkpoint,
+            resume=resume,
+            precision=precision,
+        )
     if json:
         show.as_json(result.summary())
     else:
@@ -196,6 +216,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         rows.append(("missing", _missing(summary)))
     if summary["kept"]:
         rows.append(("kept", f"{len(summary['kept']):,} features, whatever their scores"))
+    if summary["transforms"]:
+        rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
     if summary["ambiguous"]:
         rows.append(
             (
@@ -226,8 +248,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
             f"{show.size(summary['predicted_peak_bytes'])} predicted at most",
         ),
     ]
-    if summary["output"] is not None:
-        rows.append(("output", summary["output"]))
+    rows += [(what, path) for what, path in _outputs(summary) if path is not None]
     return rows
 
 
@@ -237,9 +258,15 @@ def _missing(summary: dict[str, Any]) -> str:
     return f"the mean stands in for {summary['missing_values']:,} values"
 
 
+def _outputs(summary: dict[str, Any]) -> list[tuple[str, str | None]]:
+    return [("output", summary["output"]), ("anndata", summary["anndata_output"])]
+
+
 def _ending(summary: dict[str, Any]) -> str:
     if summary["iterations"] == 0:
         return f"{summary['solver']}: closed form"
+    if summary["solver"] in GREEDY:
+        return f"{summary['solver']}: one feature after another"
     if summary["converged"]:
         return f"{summary['solver']}: converged after {summary['iterations']} iterations"
     return (

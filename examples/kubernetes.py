@@ -1,0 +1,23 @@
+"""Select on the pods of a Kubernetes cluster: pip install dask-kubernetes.
+
+The image holds kmufs-stream with its cluster extra; the pods mount the volume of the data.
+"""
+
+from dask_kubernetes.operator import KubeCluster, make_cluster_spec
+from distributed import Client
+
+from kmufs_stream import select
+
+spec = make_cluster_spec(
+    name="kmufs",
+    image="registry.example.org/kmufs-stream",
+    n_workers=20,
+    resources={"limits": {"cpu": "1", "memory": "4Gi"}},
+)
+pod = spec["spec"]["worker"]["spec"]
+pod["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+pod["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+
+with KubeCluster(custom_cluster_spec=spec) as cluster, Client(cluster) as client:
+    client.wait_for_workers(1)
+    select("/data/data.zarr", k=10, h=100, out="/data/chosen.zarr", resume=True)

@@ -1,0 +1,14 @@
+"""Select on the worker processes of this machine.
+
+kmufs-stream demo && python examples/local_cluster.py
+"""
+
+from distributed import Client
+
+from kmufs_stream import select
+
+if __name__ == "__main__":  # worker processes import this file
+    with Client(n_workers=2, threads_per_worker=1, memory_limit="2GB") as client:
+        print("dashboard:", client.dashboard_link)
+        result = select("kmufs-demo/digits.zarr", k=10, h=20, out="chosen.zarr", overwrite=True)
+        print(result)

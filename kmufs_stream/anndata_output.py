@@ -1,0 +1,118 @@
+"""A copy of an AnnData store whose table of features says which were chosen.
+
+The store is copied as it lies, so that everything in it stays what it was, and three columns are
+added to its var: analysis goes on as after scanpy's ``highly_variable_genes``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.output import check_output, new_output
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.hdf5 import is_hdf5
+from kmufs_stream.zarr_io import written_quietly
+
+
+def check_anndata_output(out: Path, matrix: Matrix, inputs: list[Path], *, overwrite: bool) -> None:
+    """Refuse, before anything is computed, an output that cannot be written.
+
+    Raises RequestError as ``check_output()`` does, where the source is no AnnData store, and where
+    the name promises the other format.
+    """
+    if matrix.feature_table is None:
+        raise RequestError(
+            "not_anndata",
+            f"{matrix.source} is not an AnnData store, so there is none to copy.",
+            "Leave out --anndata-out; --out writes the result for any source.",
+        )
+    suffix = ".h5ad" if is_hdf5(Path(matrix.source)) else ".zarr"
+    if out.suffix != suffix:
+        raise RequestError(
+            "bad_output",
+            f"The copy of {matrix.source} has its format; {out} does not end in {suffix}.",
+            f"Give --anndata-out a name that ends in {suffix}.",
+        )
+    check_output(out, inputs, overwrite=overwrite)
+
+
+def write_anndata(
+    out: Path, matrix: Matrix, columns: Mapping[str, NDArray[Any]], *, overwrite: bool
+) -> None:
+    """Copy the AnnData store of a matrix to ``out`` with columns added to its table of features.
+
+    Columns of these names that are there already are replaced. The output appears whole or not at
+    all. Raises BrokenError if writing fails.
+    """
+    assert matrix.feature_table is not None
+    source = Path(matrix.source)
+    with new_output(out, overwrite=overwrite) as partial:
+        if is_hdf5(source):
+            import h5py
+
+            shutil.copyfile(source, partial)
+            with h5py.File(partial, "r+") as file:
+                _extend(file, matrix.feature_table, columns)
+            return
+        shutil.copytree(source, partial, copy_function=shutil.copyfile)
+        for folder in [partial, *(Path(at, d) for at, below, _ in os.walk(partial) for d in below)]:
+            folder.chmod(folder.stat().st_mode | 0o700)  # a copy of what may only be read
+        with written_quietly():
+            _extend(_zarr(partial, "r+", consolidated=False), matrix.feature_table, columns)
+            if _zarr(source, "r").metadata.consolidated_metadata is not None:
+                zarr.consolidate_metadata(partial)
+
+
+def _zarr(path: Path, mode: Literal["r", "r+"], consolidated: bool | None = None) -> zarr.Group:
+    return zarr.open_group(path, mode=mode, use_consolidated=consolidated)
+
+
+def _extend(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Add columns to a table of an open store."""
+    node = root[table]
+    if hasattr(node, "dtype"):
+        _replace_structured(root, table, columns)
+        return
+    order = [_text(name) for name in node.attrs["column-order"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from anndata.io import write_elem
+
+        for name, values in columns.items():
+            write_elem(node, name, values)
+    added = [*order, *(name for name in columns if name not in order)]
+    is_zarr = isinstance(node, zarr.Group)
+    node.attrs["column-order"] = added if is_zarr else np.array(added, dtype=object)
+
+
+def _replace_structured(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write a structured array again, with more fields."""
+    node = root[table]
+    old = np.asarray(node[:])
+    kept = [name for name in old.dtype.names or () if name not in columns]
+    fields: list[Any] = [(name, old.dtype[name]) for name in kept]
+    new = np.empty(len(old), [*fields, *((name, v.dtype) for name, v in columns.items())])
+    for name in kept:
+        new[name] = old[name]
+    for name, values in columns.items():
+        new[name] = values
+    attrs = dict(node.attrs)
+    del root[table]
+    if isinstance(root, zarr.Group):
+        root.create_array(table, data=new).attrs.update(attrs)
+    else:
+        root.create_dataset(table, data=new).attrs.update(attrs)
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)

@@ -1,0 +1,187 @@
+"""The features whose geometry agrees best with what many clusterings agree on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from kmufs_stream import blas
+from kmufs_stream.solvers.correlations import Rows
+from kmufs_stream.solvers.scores import Float
+from kmufs_stream.solvers.solution import Solution
+
+CLIP = 2.5
+"""Standard deviations beyond which a value counts no more: a few wild rows are not a cluster."""
+
+Blocks = Callable[[], Iterator[Float]]
+"""The standardised row sample, block by block, the same each time; shapes (rows, p)."""
+
+
+def consensus(
+    components: Float, rows: Rows, sample: Blocks, k: int, h: int, *, tolerance: float
+) -> Solution:
+    """Choose h features, one by one, whose kernel is best aligned with an ensemble of K-means.
+
+    The rows of the sample, clipped to 2.5 standard deviations, are clustered twelve times: eight
+    times into k clusters, twice into k/2 and twice into 2k, each on the scores of as many leading
+    components. With b_i the between-cluster variance of feature i, averaged over the clusterings,
+    and C the correlation matrix, every step takes the feature that most raises
+
+        sum_{i in S} b_i / sqrt(sum_{i,j in S} C_ij^2),
+
+    the centred alignment of the two samples x samples kernels ``Z_S Z_S^T`` and the mean of
+    ``Y Y^T``, Y the normalised indicators (eq. 3 of Sun, Ding and Fan). Features that repeat what
+    the chosen ones say lengthen the denominator more than the numerator.
+
+    Parameters
+    ----------
+    components : float array, shape (p, r)
+        All components that there are, by falling eigenvalue; 2k of them are used at most.
+    rows : from indices to rows of the correlation matrix.
+    sample : the standardised row sample.
+    k, h : clusters, and features to choose.
+    tolerance : float
+        Alignments that differ by no more than this share tie, lower index first.
+
+    Returns
+    -------
+    Solution
+        ``solver_objective`` is the alignment, 0 to 1; ``history["solver_objective"]`` has it after
+        each step.
+
+    Raises
+    ------
+    ValueError
+        h outside 1..p, k outside 1..r, or a sample of fewer than two rows.
+
+    Notes
+    -----
+    O(m p k) for a sample of m rows, O(p h) for the choice, which takes one row of the
+    correlation matrix a step: nothing is inverted or deflated. Deterministic: K-means starts from
+    fixed seeds. :func:`consensus_bytes` of memory.
+
+    Source: Cortes, Mohri and Rostamizadeh (JMLR 2012) on centred alignment; Strehl and Ghosh
+    (JMLR 2002) on cluster ensembles.
+    """
+    p, r = components.shape
+    if not 1 <= h <= p:
+        raise ValueError(f"h is {h}; it must lie between 1 and the {p} features")
+    if not 1 <= k <= r:
+        raise ValueError(f"k is {k}; it must lie between 1 and the {r} components")
+    votes = ensemble(components, sample, k)
+    aligned, length, crossed = 0.0, 0.0, np.zeros(p)  # crossed: sum over the chosen of C_ij^2
+    free = np.ones(p, dtype=bool)
+    selected = np.empty(h, np.int64)
+    alignment = np.empty(h)
+    for step in range(h):
+        values = (aligned + votes.between) / np.sqrt(length + 2 * crossed + 1.0)
+        values[~free] = -1.0
+        best = float(values.max())
+        chosen = int(np.flatnonzero(values >= best - tolerance * abs(best))[0])
+        aligned += float(votes.between[chosen])
+        length += float(2 * crossed[chosen] + 1.0)
+        crossed += rows(np.array([chosen]))[0] ** 2
+        free[chosen] = False
+        selected[step] = chosen
+        alignment[step] = aligned / (np.sqrt(length) * votes.length)
+    return Solution(
+        selected=np.sort(selected),
+        solver_objective=float(alignment[-1]),
+        iterations=h,
+        converged=True,
+        primal_residuals=None,
+        history={"solver_objective": alignment},
+    )
+
+
+def cluster_counts(k: int) -> list[int]:
+    """Clusters in each run of the ensemble."""
+    return [k, k, k, k, max(k // 2, 2), 2 * k] * 2
+
+
+def consensus_bytes(p: int, k: int, m: int) -> int:
+    """Peak working memory of :func:`consensus` in bytes, an upper bound, its arguments excluded.
+
+    The sums of every cluster, twice for a moment; the scores with K-means' copies of them and its
+    distances; blocks of the sample, twice, and vectors of length p.
+    """
+    clusters = sum(cluster_counts(k))
+    return 8 * (2 * clusters * p + m * (10 * k + 40) + 3 * BLOCK_ENTRIES + 16 * p) + 2**24
+
+
+BLOCK_ENTRIES = 2**20
+"""Numbers in a block of the sample, or one row of it."""
+
+
+@dataclass(frozen=True)
+class Votes:
+    """What an ensemble says of the features.
+
+    Attributes
+    ----------
+    between : (p,) float64, variance of each between clusters, averaged over the runs.
+    length : Frobenius norm of the mean of the runs' centred kernels ``Y Y^T``.
+    """
+
+    between: Float
+    length: float
+
+
+def ensemble(components: Float, sample: Blocks, k: int) -> Votes:
+    """Cluster the sample many times, and measure every feature's variance between clusters."""
+    counts = [min(c, components.shape[1]) for c in cluster_counts(k)]
+    leading = np.ascontiguousarray(components[:, : max(counts)])
+    scores = np.concatenate([clipped @ leading for clipped in _clipped(sample)])
+    m = len(scores)
+    if m < 2:
+        raise ValueError(f"a sample of {m} rows cannot be clustered")
+    members = _memberships(scores, k)
+    sizes = np.asarray(members.sum(axis=1))
+    sums = np.zeros((len(sizes), components.shape[0]))
+    total = np.zeros(components.shape[0])
+    start = 0
+    for clipped in _clipped(sample):
+        sums += members[:, start : start + len(clipped)] @ clipped
+        total += clipped.sum(axis=0)
+        start += len(clipped)
+    # The share of cluster c: (n_c / m) (mean of c - mean)^2; every row is in one cluster a run.
+    runs = len(cluster_counts(k))
+    sums /= np.sqrt(sizes * (m * runs))[:, None]
+    sums -= np.sqrt(sizes / (m * runs))[:, None] * (total / m)
+    between = np.einsum("ci,ci->i", sums, sums)
+    shared = (members @ members.T).toarray()
+    root = np.sqrt(np.outer(sizes, sizes))
+    length = float(np.linalg.norm(shared / root - root / m)) / runs
+    return Votes(between, length)
+
+
+def _memberships(scores: Float, k: int) -> csr_array:
+    """One row per cluster of all runs, one column per sample: 1 where it is a member."""
+    m = len(scores)
+    labels: list[npt.NDArray[np.int64]] = []
+    clusters = 0
+    for seed, count in enumerate(cluster_counts(k)):
+        means = KMeans(min(count, m), n_init=1, random_state=seed)
+        # One thread: of several, whoever comes first adds to a cluster's sum first.
+        with blas.one_thread(), warnings.catch_warnings():
+            # Equal rows leave fewer clusters than were asked for, which is as it should be.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            means.fit(scores[:, :count])
+        kept, found = np.unique(means.labels_, return_inverse=True)
+        labels.append(found + clusters)
+        clusters += len(kept)
+    columns = np.tile(np.arange(m), len(labels))
+    ones = np.ones(len(columns))
+    return csr_array((ones, (np.concatenate(labels), columns)), shape=(clusters, m))
+
+
+def _clipped(sample: Blocks) -> Iterator[Float]:
+    for block in sample():
+        yield np.clip(block, -CLIP, CLIP)

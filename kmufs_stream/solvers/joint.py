@@ -1,0 +1,115 @@
+"""The paper's problem before its relaxation: clusters and features found in turn."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from kmufs_stream.solvers.correlations import Index, Rows
+from kmufs_stream.solvers.exact import exact
+from kmufs_stream.solvers.scores import Float, ranking
+from kmufs_stream.solvers.solution import Solution
+
+
+def joint(
+    components: Float,
+    eigenvalues: Float,
+    rows: Rows,
+    h: int,
+    *,
+    tolerance: float,
+    max_iter: int = 1000,
+) -> Solution:
+    """Choose h features and the k-dimensional subspace that explains most of them, in turn.
+
+    Given the chosen features, the subspace is spanned by the leading k left singular vectors of
+    their columns; given the subspace, the features with most variance in it are chosen. The start
+    is :func:`exact`.
+
+    Parameters
+    ----------
+    components : float array, shape (p, k)
+        Orthonormal columns P_k.
+    eigenvalues : float array, shape (k,)
+        ``s_j^2 / n``.
+    rows : from indices to rows of the correlation matrix.
+    h : int
+        Number of features to choose, 1..p.
+    tolerance : float
+        Features whose variance in the subspace differs by no more tie, lower index first.
+    max_iter : int
+        Most iterations.
+
+    Returns
+    -------
+    Solution
+        ``solver_objective`` is the variance of the chosen features in their own best subspace:
+        the sum of the k largest eigenvalues of their correlation matrix. It rises from one
+        iteration to the next (``history["solver_objective"]``, the start first) and ``converged``
+        means that no exchange raises it any more.
+
+    Raises
+    ------
+    ValueError
+        As :func:`exact` does.
+
+    Notes
+    -----
+    O(h^3 + p h k) an iteration and h rows of the correlation matrix; nothing is read again.
+
+    Source: eq. 6 of Sun, Ding and Fan, arXiv 2411.15197, relaxed in the indicators alone.
+    """
+    selected = exact(components, eigenvalues, h, tolerance=tolerance).selected
+    k = min(np.size(eigenvalues), h)
+    value, variances = _subspace(rows(selected), selected, k)
+    values = [value]
+    changed = [h]
+    converged = False
+    while not converged and len(values) <= max_iter:
+        candidate = np.sort(ranking(variances, tolerance)[:h])
+        exchanged = np.setdiff1d(candidate, selected, assume_unique=True).size
+        if exchanged == 0:
+            converged = True
+            break
+        value, variances = _subspace(rows(candidate), candidate, k)
+        # Exchanges among ties and the last bits alone raise nothing: they could go on for ever.
+        if value <= values[-1] * (1 + 1e-12):
+            converged = True
+            break
+        selected = candidate
+        values.append(value)
+        changed.append(exchanged)
+    return Solution(
+        selected=selected,
+        solver_objective=values[-1],
+        iterations=len(values),
+        converged=converged,
+        primal_residuals=None,
+        history={
+            "solver_objective": np.array(values),
+            "rows_changed": np.array(changed, dtype=np.int64),
+        },
+    )
+
+
+def joint_bytes(p: int, k: int, h: int) -> int:
+    """Peak working memory of :func:`joint` in bytes, an upper bound, its arguments excluded.
+
+    The chosen rows, twice for a moment; their own square and what LAPACK needs for it; k rows of
+    length p with their squares.
+    """
+    return 8 * (2 * p * h + 4 * h * h + 3 * k * p + 8 * p) + 2**20
+
+
+def _subspace(chosen: Float, selected: Index, k: int) -> tuple[float, Float]:
+    """Variance of the chosen features in their best subspace, and that of every feature in it.
+
+    With C[S, S] = V L V^T, the left singular vectors are Q = Z_S V L^{-1/2} / sqrt(n), and
+    Q^T Z / sqrt(n) = L^{-1/2} V^T C[S, :].
+    """
+    h = len(selected)
+    values, vectors = scipy.linalg.eigh(chosen[:, selected], subset_by_index=(h - k, h - 1))
+    kept = values > h * np.finfo(np.float64).eps * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+    along = (vectors / np.sqrt(values)).T @ chosen
+    return float(values.sum()), np.einsum("ji,ji->i", along, along)

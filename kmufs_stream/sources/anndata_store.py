@@ -1,0 +1,350 @@
+"""AnnData, as Zarr stores and .h5ad files: X, a layer or raw; dense, CSR or CSC.
+
+The tables of cells and genes are read by the anndata package, element by element; values through
+zarr or h5py, block by block. ``uns`` is never read: what it holds cannot stand in the way. Stores
+older than anndata's ``encoding-type`` have structured arrays as tables.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import xarray as xr
+import zarr
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.sources.hdf5 import HDF5Array, HDF5Rows, is_hdf5, needs_extra, open_hdf5
+from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
+from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
+from kmufs_stream.sources.store import open_array
+from kmufs_stream.sources.stored import Inventory
+from kmufs_stream.sources.sturdy import RETRIES, sturdy
+
+DIMS = ("obs", "var")
+COLUMN_ROWS = 2**20  # of a column turned into an array at a time
+TEXT = np.dtypes.StringDType()
+
+
+def holds_anndata(path: str, group: str | None = None) -> bool:
+    """Whether there is an AnnData object at the path, in that group.
+
+    Raises RequestError for an ``.h5ad`` file without.
+    """
+    if is_hdf5(Path(path)):
+        with open_hdf5(path) as file:
+            found = _is_anndata(file.get(group or "/"))
+            if not found and path.endswith(".h5ad"):
+                raise RequestError(
+                    "not_anndata",
+                    f"{path} holds no AnnData object{f' in group {group!r}' if group else ''}: it "
+                    "needs obs, var and X.",
+                    "Objects there: " + (", ".join(_objects(file)) or "none") + ".",
+                )
+            return found
+    try:
+        return _is_anndata(zarr.open_group(path, path=group or "", mode="r"))
+    except Exception:  # whatever it is, another source says what is wrong with it
+        return False
+
+
+def open_anndata(
+    path: str,
+    *,
+    group: str | None = None,
+    layer: str | None = None,
+    raw: bool = False,
+    fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
+) -> Matrix:
+    """X, or a layer, or the X of raw, with the columns of obs and var as coordinates.
+
+    Raises RequestError for what is not there or is no samples x features table of numbers, or
+    where the anndata package is not installed.
+    """
+    hdf5 = is_hdf5(Path(path))
+    root: Any = (
+        open_hdf5(path)[group or "/"] if hdf5 else zarr.open_group(path, path=group, mode="r")
+    )
+    values, table = _places(root, path, layer, raw)
+    node = root[values]
+    obs, var = (_table(root[name], f"{name} of {path}") for name in ("obs", table))
+    name = layer or "X"
+    if _is_array(node):
+        shape, dtype = tuple(node.shape), np.dtype(node.dtype)
+    else:
+        shape, dtype = _sparse_shape(node, path, values), np.dtype(node["data"].dtype)
+    check_table(name, path, shape, dtype)
+    if shape != (len(obs), len(var)):
+        raise RequestError(
+            "bad_metadata",
+            f"{values} of {path} is {shape}, but obs has {len(obs)} rows and {table} {len(var)}.",
+            "The store is damaged; write it again.",
+        )
+    frame, labels = _coordinates(obs, var, name)
+    common: dict[str, Any] = {
+        "name": name,
+        "sample_dim": DIMS[0],
+        "feature_dim": DIMS[1],
+        "frame": frame,
+        "attrs": {},
+        "labels": labels,
+        "source": path,
+        "encoded": False,
+        "feature_table": f"{group}/{table}" if group else table,
+    }
+    held = int(obs.memory_usage(deep=True).sum() + var.memory_usage(deep=True).sum())
+    if isinstance(node, zarr.Array):
+        dense = open_array(node, fill_missing_chunks=fill_missing_chunks, retries=retries)
+        return replace(dense, **common, held_bytes=held, guessed=False)
+    if _is_array(node):
+        array, taken = HDF5Array(node), 0
+        rows: Rows = HDF5Rows(array)
+        inventory, chunks, sparsity = array.inventory, array.chunks, None
+    else:
+        parts = [
+            sturdy(part, retries=retries, missing_is_fill=fill_missing_chunks)
+            if isinstance(part, zarr.Array)
+            else HDF5Array(part)
+            for part in _parts(node)
+        ]
+        by_rows = _format(node) == "csr"
+        rows, sparsity, taken = _sparse(parts, shape, f"{values} of {path}", by_rows=by_rows)
+        inventory = _sparse_inventory(node, fill_missing_chunks)
+        chunks = (1, shape[1])
+    return Matrix(
+        rows=rows,
+        shape=(shape[0], shape[1]),
+        dtype=_read_dtype(dtype, sparsity),
+        stored_dtype=_read_dtype(dtype, sparsity),
+        chunk_rows=chunks[0],
+        chunk_columns=chunks[1],
+        shard_rows=chunks[0],
+        transposed=False,
+        zarr_format=3 if hdf5 else root.metadata.zarr_format,
+        in_memory=False,
+        inventory=inventory,
+        sparsity=sparsity,
+        held_bytes=held + taken,
+        **common,
+    )
+
+
+def _objects(file: Any) -> list[str]:
+    """Groups of a file that hold AnnData objects, as MuData does."""
+    names: list[str] = []
+    file.visit(lambda name: names.append(name) if _is_anndata(file[name]) else None)
+    return names
+
+
+def _is_anndata(node: Any) -> bool:
+    """A group with tables of cells and genes, and values."""
+    if node is None or _is_array(node):
+        return False
+    named = node.attrs.get("encoding-type") == "anndata" or "X" in node
+    return bool(named and "obs" in node and "var" in node)
+
+
+def _is_array(node: Any) -> bool:
+    return hasattr(node, "dtype")
+
+
+def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, str]:
+    """Names of the values and of the table of their features, within the object."""
+    if layer is not None and raw:
+        raise RequestError(
+            "bad_option", "--layer and --raw are two different matrices.", "Give one of them."
+        )
+    layers = sorted(root["layers"]) if "layers" in root else []
+    if layer is not None:
+        if layer not in layers:
+            raise RequestError(
+                "unknown_layer",
+                f"{path} has no layer {layer!r}.",
+                "Layers there: " + (", ".join(layers) or "none") + ".",
+            )
+        return f"layers/{layer}", "var"
+    if raw:
+        for values, table in (("raw/X", "raw/var"), ("raw.X", "raw.var")):
+            if values in root and table in root:
+                return values, table
+        raise RequestError("no_raw", f"{path} has no raw.", "Leave out --raw.")
+    if "X" not in root or root["X"].attrs.get("encoding-type") == "null":
+        first = f", for instance --layer {layers[0]}" if layers else ""
+        raise RequestError("no_x", f"{path} has no X.", f"Choose a layer{first}.")
+    return "X", "var"
+
+
+def _attribute(node: Any, *names: str) -> Any:
+    """The first of several attributes that is there; text as str."""
+    found = next((node.attrs[name] for name in names if name in node.attrs), None)
+    return found.decode() if isinstance(found, bytes) else found
+
+
+def _sparse_shape(node: Any, path: str, values: str) -> tuple[int, int]:
+    kind = _attribute(node, "encoding-type", "h5sparse_format")
+    shape = _attribute(node, "shape", "h5sparse_shape")
+    if _format(node) is None or shape is None:
+        raise RequestError(
+            "bad_element",
+            f"{values} of {path} is stored as {kind!r}.",
+            "Dense arrays, csr_matrix and csc_matrix can be read.",
+        )
+    return int(shape[0]), int(shape[1])
+
+
+def _format(node: Any) -> str | None:
+    kind = str(_attribute(node, "encoding-type", "h5sparse_format"))[:3]
+    return (
+        kind if kind in ("csr", "csc") and all(_is_array(part) for part in _parts(node)) else None
+    )
+
+
+def _parts(node: Any) -> list[Any]:
+    return [node.get(name) for name in ("data", "indices", "indptr")]
+
+
+def _read_dtype(dtype: np.dtype[Any], sparsity: Sparsity | None) -> np.dtype[Any]:
+    """Native, and for sparse data at least of single precision, as scipy has them."""
+    if sparsity is None:
+        return dtype
+    half = dtype.kind == "f" and dtype.itemsize == 2
+    return np.dtype(np.float32) if half else dtype.newbyteorder("=")
+
+
+def _sparse(
+    parts: list[Any], shape: tuple[int, int], place: str, *, by_rows: bool
+) -> tuple[Rows, Sparsity, int]:
+    """Rows, where their entries lie, and the memory that the source takes for them."""
+    data, indices, pointers = parts
+    indptr = np.asarray(pointers[:]).astype(np.int64)
+    sound = len(indptr) == shape[0 if by_rows else 1] + 1 and indptr[0] == 0
+    if (
+        not sound
+        or (np.diff(indptr) < 0).any()
+        or not (indptr[-1] == data.shape[0] == indices.shape[0])
+    ):
+        raise RequestError(
+            "bad_metadata",
+            f"The row pointers of {place} do not fit its shape {shape} and its "
+            f"{data.shape[0]} values.",
+            "The store is damaged; write it again.",
+        )
+    if by_rows:
+        rows = CSRRows(data, indices, indptr, shape[1], place)
+        return rows, rows.sparsity(), indptr.nbytes
+    turned = CSCRows(data, indices, indptr, shape[0], place)
+    return turned, turned.sparsity(), indptr.nbytes + turned.held_bytes
+
+
+def _sparse_inventory(node: Any, fill_missing_chunks: bool) -> Callable[[], list[str]]:
+    parts = _parts(node)
+
+    def listed() -> list[str]:
+        lists = [
+            Inventory(part, fill_missing_chunks)()
+            if isinstance(part, zarr.Array)
+            else HDF5Array(part).inventory()
+            for part in parts
+        ]
+        return ["; ".join(each[0] for each in lists), *(key for each in lists for key in each[1:])]
+
+    return listed
+
+
+def _table(node: Any, place: str) -> pd.DataFrame:
+    """obs or var as a DataFrame; only its own elements are read."""
+    try:
+        if _is_array(node):
+            return _structured(np.asarray(node[:]))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                from anndata.io import read_elem
+
+                frame = read_elem(node)
+        except ImportError as error:
+            raise needs_extra(place) from error
+    except RequestError:
+        raise
+    except Exception as error:
+        raise RequestError(
+            "bad_metadata",
+            f"{place} cannot be read: {type(error).__name__}: {error}",
+            "The table is damaged or of an unknown kind; write it again.",
+        ) from error
+    assert isinstance(frame, pd.DataFrame)
+    return frame
+
+
+def _structured(records: NDArray[Any]) -> pd.DataFrame:
+    """A table as anndata wrote it before 0.7: the first field is the index."""
+    columns = {}
+    for name in records.dtype.names or ():
+        values = records[name]
+        if values.ndim != 1:
+            continue
+        if values.dtype.kind in "SO":
+            text = (
+                x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in values
+            )
+            values = np.array(list(text), dtype=object)
+        columns[name] = values.astype(values.dtype.newbyteorder("="))
+    frame = pd.DataFrame(columns)
+    return frame.set_index(frame.columns[0])
+
+
+def _coordinates(
+    obs: pd.DataFrame, var: pd.DataFrame, name: str
+) -> tuple[xr.Dataset, NDArray[Any]]:
+    """Columns as coordinates, those of obs lazily; the names of the features.
+
+    A name that both tables have, or that is taken otherwise, gets its table's as a prefix.
+    """
+    variables: dict[str, xr.Variable] = {}
+    taken = {*DIMS, name, *(set(map(str, obs.columns)) & set(map(str, var.columns)))}
+    for dim, table in zip(DIMS, (obs, var), strict=True):
+        columns = {dim: table.index.to_series()}
+        for label in table.columns:
+            plain = str(label).replace("/", "_")
+            prefixed = plain in taken or plain in variables or not plain or plain[0] in "._"
+            columns[f"{dim}_{plain}" if prefixed else plain] = table[label]
+        for label, column in columns.items():
+            values = _Column(column)
+            lazy = da.from_array(values, chunks=COLUMN_ROWS, asarray=False, name=False)  # type: ignore[no-untyped-call]
+            variables[label] = xr.Variable((dim,), lazy if dim == "obs" else values[:])
+    labels = np.array([str(x) for x in var.index], dtype=object)
+    return xr.Dataset(coords=xr.Coordinates(variables, indexes={})), labels
+
+
+class _Column:
+    """A column of a table as an array, made piece by piece: text as strings, "" where missing."""
+
+    ndim = 1
+
+    def __init__(self, series: pd.Series[Any]) -> None:
+        self._series = series
+        self.shape = (len(series),)
+        dtype: Any = series.dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            dtype = dtype.categories.dtype
+        number = getattr(dtype, "numpy_dtype", dtype)
+        if not (isinstance(number, np.dtype) and number.kind in "biuf"):
+            self.dtype: np.dtype[Any] = TEXT
+        else:
+            self.dtype = np.dtype(np.float64) if series.isna().any() else number
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        part = self._series.iloc[key[0] if isinstance(key, tuple) else key].astype(object)
+        missing = part.isna().to_numpy()
+        if self.dtype == TEXT:
+            text = ["" if gone else str(x) for x, gone in zip(part, missing, strict=True)]
+            return np.array(text, dtype=TEXT)
+        return np.asarray(part.where(~missing, np.nan).to_numpy(), self.dtype)

@@ -1,0 +1,87 @@
+"""Zarr arrays whose chunks are asked for again when reading fails, and whose losses show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import zarr
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import LocalStore, StorePath, WrapperStore
+
+from kmufs_stream.errors import BrokenError
+
+RETRIES = 5
+FIRST_WAIT = 0.1  # seconds; each is twice as long as the one before
+PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+def sturdy(array: zarr.Array[Any], *, retries: int, missing_is_fill: bool) -> zarr.Array[Any]:
+    """The same array, to be read from any folder or process in spite of transient failures.
+
+    Parameters
+    ----------
+    retries : how often a chunk whose reading fails is asked for again, after longer and longer
+        waits. What is not there, or not allowed, fails at once.
+    missing_is_fill : a chunk that is not there holds the fill value; else it is an error too, as
+        when a worker does not see the folder.
+    """
+    store = array.store
+    if isinstance(store, LocalStore):
+        store = LocalStore(Path(store.root).absolute(), read_only=store.read_only)
+    place = StorePath(SturdyStore(store, retries, missing_is_fill), array.path)
+    inner = array.async_array
+    return zarr.Array(type(inner)(inner.metadata, place, inner.config))
+
+
+class SturdyStore(WrapperStore[Store]):
+    """Retries reads of another store; see :func:`sturdy`."""
+
+    def __init__(self, store: Store, retries: int, missing_is_fill: bool) -> None:
+        super().__init__(store)
+        self._retries = retries
+        self._missing_is_fill = missing_is_fill
+
+    def __str__(self) -> str:
+        return str(self._store).removeprefix("file://")
+
+    def _with_store(self, store: Store) -> SturdyStore:
+        return type(self)(store, self._retries, self._missing_is_fill)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        found = await self._patiently(key, prototype, byte_range)
+        if found is None and not self._missing_is_fill:
+            raise BrokenError(
+                "missing_chunk",
+                f"chunk {key} of {self} is not there; Zarr would read the fill value instead.",
+                "Restore it, and see that every worker reaches the store under this name; or, if "
+                "it was left out because it holds nothing but that value, say "
+                "--fill-missing-chunks.",
+            )
+        return found
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+
+    async def _patiently(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
+    ) -> Buffer | None:
+        wait = FIRST_WAIT
+        for _ in range(self._retries):
+            try:
+                return await self._store.get(key, prototype, byte_range)
+            except PERMANENT:
+                raise
+            except OSError:  # so are time-outs, lost connections and what fsspec makes of them
+                await asyncio.sleep(wait)
+                wait *= 2
+        return await self._store.get(key, prototype, byte_range)

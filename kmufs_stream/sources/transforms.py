@@ -1,0 +1,133 @@
+"""Transforms of the values as they are read, block by block; nothing transformed is stored.
+
+Both keep zeros, so sparse data stay sparse, and each row's depend on that row alone, so blocks do
+not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.sources.matrix import Block, Matrix, Rows
+
+TOTAL = 10_000.0
+KNOWN = "Choose log1p, normalise-rows or normalise-rows:TOTAL."
+
+
+@dataclass(frozen=True)
+class Transform:
+    """One of ``log1p`` (log(1 + x)) and ``normalise-rows`` (each row scaled to sum to a total).
+
+    Attributes
+    ----------
+    name : canonical text, such as ``normalise-rows:10000``.
+    total : of a row; None for log1p.
+    """
+
+    name: str
+    total: float | None
+
+    @classmethod
+    def parse(cls, text: str) -> Transform:
+        """From ``log1p``, ``normalise-rows`` (to 10000) or ``normalise-rows:TOTAL``."""
+        name, colon, given = text.partition(":")
+        if name == "log1p" and not colon:
+            return cls("log1p", None)
+        if name != "normalise-rows":
+            raise RequestError("bad_option", f"Transform {text!r} is unknown.", KNOWN)
+        try:
+            total = float(given) if colon else TOTAL
+        except ValueError:
+            total = 0.0
+        if not 0 < total < np.inf:
+            raise RequestError(
+                "bad_option", f"The total of transform {text!r} is not a number above 0.", KNOWN
+            )
+        return cls(f"normalise-rows:{total:.17g}", total)
+
+    def apply(self, block: Any, start: int) -> None:
+        """Change a floating-point block, (rows, p) dense or CSR, whose first row is ``start``.
+
+        Raises RequestError for values that the transform is not defined for; what is not finite
+        stays so, for others to find.
+        """
+        values = block.data if isinstance(block, csr_array) else block
+        least = -1.0 if self.total is None else 0.0
+        bad = values <= least if self.total is None else values < least
+        if bad.any():
+            raise RequestError(
+                "bad_transform",
+                f"Transform {self.name} is not defined for {values[bad].min():g}, found in rows "
+                f"{start}..{start + block.shape[0] - 1}.",
+                "It is meant for counts and intensities; leave it out, or choose other values.",
+            )
+        if self.total is None:
+            np.log1p(values, out=values)
+            return
+        totals = _totals(block)
+        factors = np.where(np.isfinite(totals) & (totals > 0), self.total / totals, 1.0)
+        factors = factors.astype(values.dtype)
+        if isinstance(block, csr_array):
+            values *= np.repeat(factors, np.diff(block.indptr))
+        else:
+            values *= factors[:, None]
+
+
+def _totals(block: Any) -> NDArray[np.float64]:
+    """Sums of the rows in float64, without what is NaN; never 0."""
+    values = block.data if isinstance(block, csr_array) else block
+    if np.isnan(values).any():
+        block = block.copy()
+        known = block.data if isinstance(block, csr_array) else block
+        known[np.isnan(known)] = 0.0
+    totals = np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
+    return np.where(totals == 0, np.nan, totals)
+
+
+@dataclass(frozen=True)
+class TransformedRows:
+    """Rows whose values are transformed when read, in ``dtype``, and taken as they are stored."""
+
+    rows: Rows
+    transforms: tuple[Transform, ...]
+    dtype: np.dtype[Any]
+
+    def read(self, start: int, stop: int) -> Block:
+        """See Rows."""
+        stored: Any = self.rows.read(start, stop)
+        block: Any = (
+            csr_array(
+                (stored.data.astype(self.dtype), stored.indices, stored.indptr), shape=stored.shape
+            )
+            if isinstance(stored, csr_array)
+            else stored.astype(self.dtype)
+        )
+        for transform in self.transforms:
+            transform.apply(block, start)
+        return block  # type: ignore[no-any-return]
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        return self.rows.take(start, stop, columns)
+
+
+def transformed(matrix: Matrix, names: Sequence[str]) -> Matrix:
+    """The matrix with its values transformed in the order of the names as they are read."""
+    if not names:
+        return matrix
+    transforms = tuple(Transform.parse(name) for name in names)
+    single = np.can_cast(matrix.dtype, np.float32, "safe")
+    dtype = np.dtype(np.float32 if single else np.float64)
+    return replace(
+        matrix,
+        rows=TransformedRows(matrix.rows, transforms, dtype),
+        dtype=dtype,
+        transforms=(*matrix.transforms, *(transform.name for transform in transforms)),
+    )

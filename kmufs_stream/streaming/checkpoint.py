@@ -1,0 +1,271 @@
+"""Checkpoints: the states of a pass that wait for their siblings, kept on disk.
+
+A folder holds ``checkpoint.json``, which says what it belongs to, and per pass one file for each
+node of the merge tree that is done while its sibling is not. Each file stands for itself, appears
+whole or not at all, and ends with a checksum; a node's file makes those below it superfluous. A
+pass that is over leaves its root. To resume is to run again, with what is found in place of
+reading: as every node's state depends on its rows alone, the result is the same bit for bit.
+
+States are pickled: resume only from folders that nobody else can write to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dask.base import tokenize
+
+from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.streaming.tree import Node, Tree
+from kmufs_stream.version import __version__
+
+FORMAT = "kmufs-checkpoint"
+FORMAT_VERSION = 1
+IDENTITY = "checkpoint.json"
+SAVING_SHARE = 20  # saving may take one part in so many of the time
+DIGEST_BYTES = 32
+
+
+class Checkpoint:
+    """A folder with the states of a run: taken up or begun by ``claim()``, gone after success.
+
+    A context: left by an error the folder stays, and the error is noted where it is; left without
+    one it is removed.
+
+    Parameters
+    ----------
+    folder : where; made when something is saved.
+    resume : go on from what it holds. Without, a folder that exists is refused.
+
+    Raises RequestError where the folder cannot be used.
+    """
+
+    def __init__(
+        self, folder: Path, *, resume: bool, tell: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.folder, self.tell = folder.absolute(), tell
+        self._claimed = False
+        if not self.folder.parent.is_dir():
+            raise RequestError(
+                "no_folder",
+                f"The folder {self.folder.parent} of the checkpoint does not exist.",
+                "Create it, or choose another --checkpoint.",
+            )
+        if self.folder.exists() and not (self.folder / IDENTITY).is_file():
+            if not self.folder.is_dir() or any(self.folder.iterdir()):
+                raise RequestError(
+                    "not_a_checkpoint",
+                    f"{folder} exists and is not a checkpoint, so it is left as it is.",
+                    "Choose another --checkpoint.",
+                )
+        elif self.folder.exists() and not resume:
+            raise RequestError(
+                "checkpoint_exists",
+                f"{folder} is the checkpoint of a run that did not end.",
+                "Say --resume to go on from it, or remove it to start again.",
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        elif self._claimed:
+            error.add_note(f"The checkpoint {self.folder} is kept: --resume goes on from it.")
+
+    def claim(self, identity: dict[str, str]) -> None:
+        """Take the folder for a run that is told from others by ``identity``.
+
+        Raises RequestError if it belongs to another, BrokenError if it cannot be written.
+        """
+        ours = {"format": f"{FORMAT} {FORMAT_VERSION}", "version": __version__, **identity}
+        place = self.folder / IDENTITY
+        if not place.exists():
+            try:
+                self.folder.mkdir(exist_ok=True)
+                _write(place, lambda file: file.write(json.dumps(ours, indent=1).encode()))
+            except OSError as error:
+                raise _unwritable(self.folder, error) from error
+            self.tell(f"checkpoint: {self.folder}")
+            self._claimed = True
+            return
+        try:
+            theirs = json.loads(place.read_bytes())
+            differing = [key for key in ours if theirs.get(key) != ours[key]]
+        except (ValueError, AttributeError) as error:
+            raise BrokenError(
+                "damaged_checkpoint",
+                f"The checkpoint {self.folder} is damaged: {IDENTITY} cannot be read.",
+                "Remove it, and start again.",
+            ) from error
+        if differing:
+            said = "; ".join(f"{key}: {theirs.get(key)}, now {ours[key]}" for key in differing)
+            raise RequestError(
+                "wrong_checkpoint",
+                f"The checkpoint {self.folder} belongs to another run ({said}).",
+                "Run with the data and options that it was made with, or choose another "
+                "--checkpoint, or remove it.",
+            )
+        self.tell(f"going on from the checkpoint {self.folder}")
+        self._claimed = True
+
+    def of_pass(self, number: int, kernel: Any) -> SavedPass:
+        """The states of the ``number``-th pass, counted from 1."""
+        folder = self.folder / f"pass-{number:03d}"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+        # The constants of a later kernel follow from earlier passes: on another machine they
+        # may differ in the last bit, and states of the two must not be merged.
+        return SavedPass(folder, tokenize(kernel, ensure_deterministic=True), self.tell)
+
+
+@dataclass
+class SavedPass:
+    """The saved states of one pass.
+
+    Attributes
+    ----------
+    folder : of their files.
+    kernel : digest of the kernel that made them.
+    """
+
+    folder: Path
+    kernel: str
+    tell: Callable[[str], None]
+    _kept: set[Node] = field(default_factory=set)
+    _began: float = field(default_factory=time.monotonic)
+    _due: float = 0.0
+
+    def path(self, node: Node) -> Path:
+        """The file of a node's state."""
+        return self.folder / f"{node.level}-{node.index}.state"
+
+    def find(self, tree: Tree) -> list[Node]:
+        """The nodes to start from; damaged files are set aside, superfluous ones removed."""
+        whole = []
+        for path in sorted(self.folder.glob("*.state")):
+            level, _, index = path.stem.partition("-")
+            made_by = _intact(path)
+            if made_by is None:
+                path.rename(path.with_suffix(".damaged"))
+                self.tell(f"{path} is damaged and was set aside: its rows are read again")
+            elif made_by == self.kernel:
+                whole.append(Node(int(level), int(index)))
+            else:
+                path.unlink()
+                self.tell(f"{path} is of a run on another machine: its rows are read again")
+        self._kept = set(whole)
+        highest = tree.highest(whole)
+        for node in highest:
+            self.keep(node)
+        return highest
+
+    def missing(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those nodes that are not saved, to be saved now."""
+        self._began = time.monotonic()
+        return sorted(set(nodes) - self._kept)
+
+    def keep(self, node: Node) -> None:
+        """A node's file is complete: those below it go."""
+        self._kept.add(node)
+        for below in [other for other in self._kept if node != other and node.covers(other)]:
+            self.drop(below)
+        now = time.monotonic()
+        self._due = now + SAVING_SHARE * (now - self._began)
+
+    def drop(self, node: Node) -> None:
+        """Remove a node's file."""
+        self.path(node).unlink(missing_ok=True)
+        self._kept.discard(node)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        return time.monotonic() >= self._due
+
+
+def save_state(state: Any, path: Path, kernel: str) -> None:
+    """Write a state and a checksum, whole or not at all. Raises BrokenError where it cannot be."""
+
+    def write(file: Any) -> None:
+        summed = _Summed(file)
+        summed.write(kernel.encode() + b"\n")
+        pickle.dump(state, summed, protocol=5)
+        file.write(summed.digest.digest())
+
+    try:
+        _write(path, write)
+    except OSError as error:
+        raise _unwritable(path.parent, error) from error
+
+
+def load_state(path: Path) -> Any:
+    """Read a state that was saved and found intact."""
+    with path.open("rb") as file:
+        file.readline()
+        return pickle.load(file)
+
+
+class _Summed:
+    """A file that sums up what is written to it."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+
+    def write(self, part: Any) -> int:
+        self.digest.update(part)
+        written: int = self.file.write(part)
+        return written
+
+
+def _intact(path: Path) -> str | None:
+    """The digest of the kernel of an undamaged file, else None."""
+    with path.open("rb") as file:
+        left = os.fstat(file.fileno()).st_size - DIGEST_BYTES
+        digest, kernel = hashlib.sha256(), file.readline()
+        digest.update(kernel)
+        left -= len(kernel)
+        while left > 0 and (part := file.read(min(left, 2**20))):
+            digest.update(part)
+            left -= len(part)
+        return kernel.decode().strip() if file.read() == digest.digest() else None
+
+
+def _write(path: Path, write: Callable[[Any], Any]) -> None:
+    """Write a file beside its place, on to the disk, and rename it in."""
+    partial = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> BrokenError:
+    return BrokenError(
+        "checkpoint_failed",
+        f"The checkpoint cannot be written to {folder}: {error.strerror or error}.",
+        "Make room, or choose another --checkpoint.",
+    )

@@ -1,0 +1,127 @@
+"""Dask clusters: the one that is active in Python, and the one that options ask for."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kmufs_stream.blas import usable_cores
+from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.streaming.memory import available_memory
+from kmufs_stream.streaming.plan import ClusterSize, parse_memory
+
+if TYPE_CHECKING:
+    import distributed
+
+PATIENCE = 60  # seconds for a first worker to come
+
+
+def active_client() -> distributed.Client | None:
+    """The Dask client that is active in this process, if any."""
+    if "distributed" not in sys.modules:
+        return None  # nobody can have started one
+    import distributed
+
+    try:
+        client: distributed.Client = distributed.Client.current()
+    except ValueError:
+        return None
+    return client
+
+
+def cluster_size(client: distributed.Client) -> ClusterSize:
+    """What a cluster offers now. Raises RequestError if no worker comes in a minute."""
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        raise RequestError(
+            "no_workers",
+            f"The cluster has had no worker for {PATIENCE} seconds.",
+            "Start workers (cluster.scale(n) in Python), then rerun.",
+        ) from None
+    workers = client.scheduler_info()["workers"].values()
+    limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
+    return ClusterSize(
+        workers=len(workers),
+        threads=max(w["nthreads"] for w in workers),
+        memory=min(limits, default=None),
+    )
+
+
+@contextlib.contextmanager
+def connected(
+    scheduler: str | None, workers: int | None, *, threads: int | None, memory: str | None
+) -> Iterator[str | int | None]:
+    """Make a cluster active: that of a scheduler, or as many local processes; neither: none.
+
+    Parameters
+    ----------
+    scheduler : its address, or the path of its scheduler file.
+    workers : processes to start on this machine, on loopback only.
+    threads : of each process; by default the cores are shared out.
+    memory : budget, which local workers and this process share in equal parts.
+
+    Yields the budget of this process, None for the default.
+
+    Raises RequestError without the ``cluster`` extra, or for options that contradict each other;
+    BrokenError if the scheduler does not answer.
+    """
+    if scheduler is None and workers is None:
+        yield memory
+        return
+    if scheduler is not None and workers is not None:
+        raise RequestError(
+            "bad_option",
+            "--scheduler and --workers are both given.",
+            "--workers starts processes here; a scheduler has workers of its own.",
+        )
+    if workers is not None and workers < 1:
+        raise RequestError("bad_option", f"--workers is {workers}.", "It must be 1 or more.")
+    try:
+        import distributed
+    except ImportError:
+        raise RequestError(
+            "no_cluster_extra",
+            "Clusters need Dask's distributed scheduler, which is not installed.",
+            "pip install 'kmufs-stream[cluster]'",
+        ) from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what counts is raised
+    if workers is None:
+        with _client_of(scheduler or ""):
+            yield memory
+        return
+    explicit = parse_memory(memory)
+    budget = explicit if explicit is not None else available_memory() // 2
+    share = budget // (workers + 1)
+    with (
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads or max(usable_cores() // workers, 1),
+            memory_limit=share,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        yield None if explicit is None else share
+
+
+def _client_of(scheduler: str) -> distributed.Client:
+    import distributed
+
+    try:
+        if Path(scheduler).is_file():
+            return distributed.Client(scheduler_file=scheduler)
+        return distributed.Client(scheduler)
+    except (OSError, ValueError) as error:
+        raise BrokenError(
+            "no_scheduler",
+            f"The scheduler {scheduler} does not answer: {error}",
+            "Give the address that dask scheduler prints, such as tcp://host:8786, or the path "
+            "of its --scheduler-file.",
+        ) from error

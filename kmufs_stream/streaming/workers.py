@@ -1,0 +1,210 @@
+"""Where the tasks of a pass run: on threads of this process, or on the workers of a cluster."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import dask
+
+from kmufs_stream import blas
+from kmufs_stream.errors import BrokenError
+
+if TYPE_CHECKING:
+    import distributed
+
+RECOUNTED_AFTER = 2.0  # seconds, since workers come and go
+
+
+class Workers(Protocol):
+    """Runs tasks, each with one BLAS thread. A context: leaving it early ends what still runs."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    @property
+    def slots(self) -> int:
+        """Tasks that keep everybody busy."""
+
+    @property
+    def stopped(self) -> Callable[[], bool]:
+        """For tasks to call now and then: whether nobody wants their result any more."""
+
+    @property
+    def lossy(self) -> bool:
+        """Whether results may be lost, and are then computed anew."""
+
+    def share(self, value: Any) -> Any:
+        """A stand-in for a constant argument of many tasks, sent to each worker once."""
+
+    def submit(self, task: Callable[..., Any], *arguments: Any, urgent: bool = False) -> Any:
+        """Start a task and return its future; futures among the arguments have to be done."""
+
+    def wait(self) -> Any:
+        """The next future that is done."""
+
+    def check(self, future: Any, what: str) -> None:
+        """Raise what a task failed with; ``what`` says what it was doing."""
+
+    def result(self, future: Any) -> Any:
+        """What a task that is done has made, brought here."""
+
+
+def open_workers(threads: int, client: distributed.Client | None) -> Workers:
+    """Threads of this process, or the cluster of a client."""
+    return Threads(threads) if client is None else Cluster(client)
+
+
+class Threads:
+    """Threads of this process; see Workers."""
+
+    lossy = False
+
+    def __init__(self, threads: int) -> None:
+        self.slots = threads
+        self._pool = ThreadPoolExecutor(threads)
+        self._stop = threading.Event()
+        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._limit = blas.one_thread()
+        self.stopped = self._stop.is_set
+
+    def __enter__(self) -> Self:
+        self._limit.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._pool.shutdown(cancel_futures=True)
+        self._limit.__exit__(None, None, None)
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def submit(
+        self, task: Callable[..., Any], *arguments: Any, urgent: bool = False
+    ) -> Future[Any]:
+        future = self._pool.submit(_run_here, task, arguments)
+        future.add_done_callback(self._done.put)
+        return future
+
+    def wait(self) -> Future[Any]:
+        return self._done.get()
+
+    def check(self, future: Future[Any], what: str) -> None:
+        error = future.exception()
+        if error is not None:
+            raise error
+
+    def result(self, future: Future[Any]) -> Any:
+        return future.result()
+
+
+def _run_here(task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return task(*(a.result() if isinstance(a, Future) else a for a in arguments))
+
+
+class Cluster:
+    """The workers of a Dask cluster; see Workers. Only states travel between them."""
+
+    lossy = True
+
+    def __init__(self, client: distributed.Client) -> None:
+        self._client = client
+        self._running: set[distributed.Future] = set()
+        self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
+        self._slots, self._counted = 0, -RECOUNTED_AFTER
+        self._limit = blas.one_thread()
+        self.stopped = _unwanted
+
+    def __enter__(self) -> Self:
+        self._limit.__enter__()  # workers may be threads of this process
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._running and self._client.status == "running":
+            self._client.cancel(list(self._running))
+        self._limit.__exit__(None, None, None)
+
+    @property
+    def slots(self) -> int:
+        """A task under way and one that waits, per thread: nobody idles while results travel."""
+        if time.monotonic() - self._counted >= RECOUNTED_AFTER:
+            self._slots = 2 * max(sum(self._client.nthreads().values()), 1)
+            self._counted = time.monotonic()
+        return self._slots
+
+    def share(self, value: Any) -> Any:
+        # Unlike scattered data, a task's result outlives every worker that holds it.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return self._client.submit(_same, value, key=f"shared-{uuid.uuid4()}")
+
+    def submit(
+        self, task: Callable[..., Any], *arguments: Any, urgent: bool = False
+    ) -> distributed.Future:
+        name = task.__name__.strip("_")
+        future: distributed.Future = self._client.submit(
+            _run_there, task, *arguments, key=f"{name}-{uuid.uuid4()}", priority=int(urgent)
+        )
+        self._running.add(future)
+        future.add_done_callback(self._done.put)
+        return future
+
+    def wait(self) -> distributed.Future:
+        future = self._done.get()
+        self._running.discard(future)
+        return future
+
+    def check(self, future: distributed.Future, what: str) -> None:
+        import distributed
+
+        if future.status == "finished":
+            return
+        if future.status == "error":
+            error = future.exception()
+            if not isinstance(error, distributed.KilledWorker):
+                raise error
+            raise BrokenError(
+                "worker_died",
+                f"{error.allowed_failures + 1} workers have died while {what} "
+                f"(the last was {error.last_worker.address}).",
+                "Look into the workers' logs: too little memory is the usual reason; give each "
+                "worker more, or fewer threads.",
+            )
+        raise BrokenError(
+            "cluster_lost",
+            f"The cluster was lost while {what}: its scheduler does not answer any more.",
+            "Start the cluster again, then rerun.",
+        )
+
+    def result(self, future: distributed.Future) -> Any:
+        return future.result()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _run_there(task: Callable[..., Any], *arguments: Any) -> Any:
+    with blas.one_thread():
+        return task(*arguments)
+
+
+def _unwanted() -> bool:
+    """On a worker: whether the client has cancelled the task that asks."""
+    import distributed
+
+    worker = distributed.get_worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is None or task.state == "cancelled"

@@ -1,0 +1,77 @@
+"""AnnData and transforms on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anndata
+import pytest
+import scipy.sparse as sp
+from conftest import Run
+from sources import anndata_stores as stores
+
+Cli = Callable[..., Run]
+
+
+@pytest.fixture
+def cells(folder: Path) -> Path:
+    """cells.h5ad: 240 x 30, a sparse X and a dense layer."""
+    adata = stores.annotated(sp.csr_matrix(stores.counts()), layers={"more": stores.counts(seed=1)})
+    stores.write_h5ad(adata, folder / "cells")
+    return Path("cells.h5ad")
+
+
+ASKED = ("--k", 3, "--h", 5)
+STEPS = ("--transform", "normalise-rows:500", "--transform", "log1p")
+
+
+def test_one_command_selects_and_annotates(cli: Cli, cells: Path) -> None:
+    done = cli("select", cells, *ASKED, *STEPS, "--anndata-out", "chosen.h5ad", "--json")
+    assert (done.code, done.err) == (0, "")
+    result = done.json()
+    assert result["transforms"] == ["normalise-rows:500", "log1p"]
+    assert result["anndata_output"] == "chosen.h5ad"
+    assert result["output"] == "cells.selected.zarr"
+    var = anndata.read_h5ad("chosen.h5ad").var
+    assert var.index[var["kmufs_selected"]].tolist() == result["labels"]
+
+
+def test_words_say_what_was_done(cli: Cli, cells: Path) -> None:
+    said = cli("select", cells, *ASKED, *STEPS, "--anndata-out", "chosen.h5ad").words()
+    assert "transformed by normalise-rows:500, then log1p" in said
+    assert "anndata chosen.h5ad" in said
+
+
+def test_layers_and_labels_are_chosen(cli: Cli, cells: Path) -> None:
+    done = cli("select", cells, *ASKED, "--layer", "more", "--feature-labels", "gene_ids", "--json")
+    assert all(label.startswith("ENSG") for label in done.json()["labels"])
+
+
+def test_the_plan_repeats_what_was_asked(cli: Cli, cells: Path) -> None:
+    said = cli("plan", cells, *ASKED, "--layer", "more", *STEPS).words()
+    assert "--layer more --transform normalise-rows:500 --transform log1p" in said
+    plan = cli("plan", cells, *ASKED, *STEPS, "--json").json()
+    assert plan["entries"] == int((stores.counts() > 0).sum())
+    assert (plan["precision"], plan["transforms"]) == ("float64", ["normalise-rows:500", "log1p"])
+
+
+def test_a_factor_is_used_with_its_transform_only(cli: Cli, cells: Path) -> None:
+    assert cli("decompose", cells, "--k", 3, *STEPS, "--out", "factor.zarr").code == 0
+    asked = ("select", cells, *ASKED, "--factor", "factor.zarr", "--selection-only")
+    assert cli(*asked, *STEPS).code == 0
+    done = cli(*asked, "--overwrite")
+    assert done.code == 2
+    assert "--transform" in done.err
+
+
+@pytest.mark.parametrize(
+    "options", [("--layer", "none"), ("--raw",), ("--transform", "log2"), ("--anndata-out", "x")]
+)
+def test_what_cannot_be_met_exits_with_2(
+    cli: Cli, cells: Path, options: tuple[str, ...], untouched: Callable[[], bool]
+) -> None:
+    assert untouched()
+    done = cli("select", cells, *ASKED, *options)
+    assert (done.code, done.out) == (2, "")
+    assert untouched()

@@ -1,0 +1,153 @@
+"""Alignment with an ensemble of clusterings, against its definition."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.cluster import KMeans
+
+from kmufs_stream.solvers import consensus, consensus_bytes, kept_rows
+from kmufs_stream.solvers.consensus import Blocks, cluster_counts, ensemble
+
+Array = npt.NDArray[np.float64]
+
+
+def in_blocks(Z: Array, rows: int) -> Blocks:
+    def blocks() -> Iterator[Array]:
+        for start in range(0, len(Z), rows):
+            yield Z[start : start + rows].copy()
+
+    return blocks
+
+
+def planted(copies: int = 1, seed: int = 0) -> tuple[Array, Array, npt.NDArray[np.int64]]:
+    """Three clusters told apart by features 0 and 1 (each several times), noise, and a tail."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, 600)
+    centres = np.array([[-2.0, 0.0], [2.0, -2.0], [2.0, 2.0]])[y]
+    signal = np.repeat(centres, copies, axis=1) + 0.3 * rng.standard_normal((600, 2 * copies))
+    tail = np.where(np.arange(600)[:, None] < 4, 40.0, 0.0) + rng.standard_normal((600, 3))
+    X = np.hstack([signal, rng.standard_normal((600, 6)), tail])
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    _, _, Pt = np.linalg.svd(Z, full_matrices=False)
+    return Z, np.ascontiguousarray(Pt[:7].T), y
+
+
+def kernels(Z: Array, P: Array, k: int) -> tuple[Array, Array]:
+    """The clipped rows, and the mean centred kernel of the clusterings."""
+    clipped = np.clip(Z, -2.5, 2.5)
+    kernel = np.zeros((len(Z), len(Z)))
+    for seed, count in enumerate(cluster_counts(k)):
+        scores = clipped @ P[:, : min(count, P.shape[1])]
+        labels = KMeans(count, n_init=1, random_state=seed).fit(scores).labels_
+        Y = (labels[:, None] == np.unique(labels)).astype(float)
+        Y /= np.linalg.norm(Y, axis=0)
+        Y -= Y.mean(axis=0)
+        kernel += Y @ Y.T / len(cluster_counts(k))
+    return clipped, kernel
+
+
+def test_the_votes_are_inner_products_with_the_mean_kernel() -> None:
+    Z, P, _ = planted()
+    clipped, kernel = kernels(Z, P, 3)
+    votes = ensemble(P, in_blocks(Z, 600), 3)
+    expected = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
+    np.testing.assert_allclose(votes.between, expected, rtol=1e-9, atol=1e-12)
+    assert votes.length == pytest.approx(np.linalg.norm(kernel), rel=1e-9)
+
+
+def test_each_step_aligns_the_kernels_best() -> None:
+    Z, P, _ = planted(copies=2)
+    clipped, kernel = kernels(Z, P, 3)
+    C = Z.T @ Z / len(Z)
+    gain = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
+    chosen: list[int] = []
+    for _ in range(6):
+        tried = {
+            i: gain[[*chosen, i]].sum() / np.linalg.norm(C[np.ix_([*chosen, i], [*chosen, i])])
+            for i in range(Z.shape[1])
+            if i not in chosen
+        }
+        chosen.append(max(tried, key=lambda i: tried[i]))
+    found = consensus(P, kept_rows(C), in_blocks(Z, 600), 3, 6, tolerance=1e-12)
+    assert found.selected.tolist() == sorted(chosen)
+    value = gain[chosen].sum() / np.linalg.norm(C[np.ix_(chosen, chosen)])
+    value /= np.linalg.norm(kernel)
+    assert found.solver_objective == pytest.approx(value, rel=1e-9)
+    assert 0 < found.solver_objective < 1
+    assert found.history["solver_objective"][-1] == found.solver_objective
+    assert found.iterations == len(found.history["solver_objective"]) == 6
+
+
+def test_chooses_what_tells_the_clusters_apart_and_each_side_of_it_first() -> None:
+    Z, P, _ = planted(copies=4)
+    C = Z.T @ Z / len(Z)
+    two = consensus(P, kept_rows(C), in_blocks(Z, 600), 3, 2, tolerance=1e-12).selected
+    assert two[0] < 4 <= two[1] < 8
+    eight = consensus(P, kept_rows(C), in_blocks(Z, 600), 3, 8, tolerance=1e-12).selected
+    assert eight.tolist() == list(range(8))
+
+
+def test_the_size_of_blocks_does_not_matter() -> None:
+    Z, P, _ = planted(copies=3)
+    rows = kept_rows(Z.T @ Z / len(Z))
+    first = consensus(P, rows, in_blocks(Z, 600), 3, 9, tolerance=1e-12)
+    for size in (1, 37):
+        again = consensus(P, rows, in_blocks(Z, size), 3, 9, tolerance=1e-12)
+        assert again.selected.tolist() == first.selected.tolist()
+        assert again.solver_objective == pytest.approx(first.solver_objective, rel=1e-12)
+
+
+def test_two_runs_are_equal_bit_for_bit() -> None:
+    Z, P, _ = planted()
+    rows = kept_rows(Z.T @ Z / len(Z))
+    first, again = (consensus(P, rows, in_blocks(Z, 50), 3, 5, tolerance=0.0) for _ in range(2))
+    assert (
+        first.history["solver_objective"].tobytes() == again.history["solver_objective"].tobytes()
+    )
+
+
+@pytest.mark.parametrize(("k", "h", "m"), [(1, 1, 600), (7, 11, 600), (3, 4, 2), (3, 4, 5)])
+def test_every_shape(k: int, h: int, m: int) -> None:
+    Z, P, _ = planted()
+    found = consensus(P, kept_rows(Z.T @ Z / len(Z)), in_blocks(Z[:m], 3), k, h, tolerance=1e-12)
+    assert np.array_equal(found.selected, np.unique(found.selected))
+    assert found.selected.size == h
+
+
+def test_a_sample_of_few_distinct_rows() -> None:
+    Z, P, _ = planted()
+    sample = np.tile(Z[:3], (40, 1))
+    found = consensus(P, kept_rows(Z.T @ Z / len(Z)), in_blocks(sample, 50), 5, 4, tolerance=1e-12)
+    assert found.selected.size == 4
+
+
+@pytest.mark.parametrize(
+    ("k", "h", "m", "message"),
+    [(3, 0, 9, "h is 0"), (3, 12, 9, "h is 12"), (0, 2, 9, "k is 0"), (8, 2, 9, "k is 8"),
+     (3, 2, 1, "sample of 1 rows")],
+)  # fmt: skip
+def test_bad_requests_are_refused(k: int, h: int, m: int, message: str) -> None:
+    Z, P, _ = planted()
+    with pytest.raises(ValueError, match=message):
+        consensus(P, kept_rows(np.eye(13)), in_blocks(Z[:m], 9), k, h, tolerance=0.0)
+
+
+@pytest.mark.parametrize(("m", "p", "k"), [(4000, 200, 5), (300, 3000, 20)])
+def test_memory_stays_below_the_bound(m: int, p: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((m, p))
+    P = np.linalg.qr(rng.standard_normal((p, 2 * k)))[0]
+    C = np.eye(p)
+    blocks = in_blocks(Z, max(2**20 // p, 1))
+    tracemalloc.start()
+    try:
+        consensus(P, kept_rows(C), blocks, k, 3, tolerance=0.0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= consensus_bytes(p, k, m)

@@ -1,0 +1,127 @@
+"""Column subset selection against its literal form."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kmufs_stream.solvers import css, css_bytes, factor_rows, kept_rows
+from tests.solvers.real_factors import REFERENCE, standardised
+
+Array = npt.NDArray[np.float64]
+
+
+def literal_css(Z: Array, Q: Array, h: int) -> list[int]:
+    """Each step tries every feature: a least-squares projection of Q onto the chosen columns."""
+    chosen: list[int] = []
+    for _ in range(h):
+        best, gained = -1, -np.inf
+        for i in range(Z.shape[1]):
+            if i not in chosen:
+                value = explained(Z[:, [*chosen, i]], Q)
+                if value > gained * (1 + 1e-10):
+                    best, gained = i, value
+        chosen.append(best)
+    return sorted(chosen)
+
+
+def explained(columns: Array, Q: Array) -> float:
+    basis, values, _ = np.linalg.svd(columns, full_matrices=False)
+    return float(((basis[:, values > 1e-9 * values[0]].T @ Q) ** 2).sum())
+
+
+def deflating_css(C: Array, targets: Array, h: int) -> list[int]:
+    """The recursion as written, unblocked: the whole matrix is deflated after every choice."""
+    C, targets = C.copy(), targets.copy()
+    chosen: list[int] = []
+    for _ in range(h):
+        left = np.diagonal(C)
+        gains = np.where(left > 1e-9, (targets**2).sum(axis=1) / np.where(left > 1e-9, left, 1), 0)
+        gains[chosen] = 0
+        i = int(np.flatnonzero(gains >= gains.max() * (1 - 1e-10))[0])
+        chosen.append(i)
+        column = C[:, i] / C[i, i]
+        targets = targets - np.outer(column, targets[i])
+        C = C - np.outer(column, C[i])
+    return sorted(chosen)
+
+
+def small(n: int, p: int, k: int, seed: int = 0) -> tuple[Array, Array, Array, Array]:
+    """Standardised data with Q_k, P_k and eigenvalues."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, 4)) @ rng.standard_normal((4, p)) + rng.standard_normal((n, p))
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    Q, s, Pt = np.linalg.svd(Z, full_matrices=False)
+    return Z, Q[:, :k], np.ascontiguousarray(Pt[:k].T), s[:k] ** 2 / n
+
+
+@pytest.mark.parametrize(("p", "k", "h"), [(12, 3, 1), (12, 3, 5), (12, 1, 4), (9, 4, 9)])
+def test_same_as_trying_every_feature(p: int, k: int, h: int) -> None:
+    Z, Q, P, lam = small(60, p, k)
+    found = css(P, lam, kept_rows(Z.T @ Z / len(Z)), h, tolerance=1e-12)
+    assert found.selected.tolist() == literal_css(Z, Q, h)
+    value = explained(Z[:, found.selected], Q)
+    assert found.solver_objective == pytest.approx(value, rel=1e-9)
+    rising = found.history["solver_objective"]
+    assert len(rising) == h
+    assert rising[-1] == found.solver_objective
+    assert (np.diff(rising) >= 0).all()
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_same_as_the_unblocked_recursion_on_real_data(name: str) -> None:
+    Z, _ = standardised(name)
+    k, C = REFERENCE[name][1], Z.T @ Z / len(Z)
+    values, vectors = np.linalg.eigh(C)
+    P, lam = np.ascontiguousarray(vectors[:, : -k - 1 : -1]), values[: -k - 1 : -1]
+    found = css(P, lam, kept_rows(C), 40, tolerance=1e-10)
+    assert found.selected.tolist() == deflating_css(C, P * np.sqrt(lam), 40)
+
+
+def test_copies_gain_nothing() -> None:
+    Z, _, _, _ = small(60, 8, 3)
+    doubled = np.hstack([Z, Z])
+    _, s, Pt = np.linalg.svd(doubled, full_matrices=False)
+    C = doubled.T @ doubled / len(doubled)
+    found = css(Pt[:3].T, s[:3] ** 2 / 60, kept_rows(C), 8, tolerance=1e-10)
+    assert found.selected.tolist() == list(range(8))
+    # Beyond the rank the best scores fill up.
+    assert css(Pt[:3].T, s[:3] ** 2 / 60, kept_rows(C), 16, tolerance=1e-10).selected.size == 16
+
+
+def test_without_the_matrix_the_factor_stands_in() -> None:
+    # With all components the model of the factor is the matrix itself.
+    Z, _, P, lam = small(60, 10, 10)
+    kept = css(P[:, :3], lam[:3], kept_rows(Z.T @ Z / len(Z)), 6, tolerance=1e-10)
+    modelled = css(P[:, :3], lam[:3], factor_rows(P, lam), 6, tolerance=1e-10)
+    assert modelled.selected.tolist() == kept.selected.tolist()
+    np.testing.assert_allclose(factor_rows(P, lam)(np.arange(10)), Z.T @ Z / len(Z), atol=1e-12)
+
+
+def test_rows_of_a_truncated_factor_keep_the_diagonal() -> None:
+    _, _, P, lam = small(60, 10, 3)
+    rows = factor_rows(P, lam)(np.array([7, 2]))
+    expected = (P * lam) @ P.T
+    np.fill_diagonal(expected, 1.0)
+    np.testing.assert_allclose(rows, expected[[7, 2]], atol=1e-14)
+
+
+def test_memory_stays_below_the_bound() -> None:
+    p, k, h = 3000, 10, 60
+    P = np.linalg.qr(np.random.default_rng(0).standard_normal((p, k)))[0]
+    rows = factor_rows(P, np.full(k, 20.0))
+    tracemalloc.start()
+    try:
+        css(P, np.full(k, 20.0), rows, h, tolerance=1e-12)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 8 * p * h <= peak <= css_bytes(p, k, h)
+
+
+def test_h_outside_the_features_is_refused() -> None:
+    with pytest.raises(ValueError, match="h is 5"):
+        css(np.eye(4), np.ones(4), kept_rows(np.eye(4)), 5, tolerance=0.0)

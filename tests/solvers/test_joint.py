@@ -1,0 +1,81 @@
+"""The alternation: its objective, its start, its end."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kmufs_stream.solvers import exact, factor_rows, joint, joint_bytes, kept_rows
+from tests.solvers.real_factors import CASES, REFERENCE, standardised
+
+Array = npt.NDArray[np.float64]
+
+
+def value(C: Array, chosen: npt.NDArray[np.int64], k: int) -> float:
+    """Variance of the chosen features in their best k-dimensional subspace."""
+    return float(np.linalg.eigvalsh(C[np.ix_(chosen, chosen)])[-k:].sum())
+
+
+@pytest.mark.parametrize(("name", "h"), CASES)
+def test_rises_from_the_exact_choice_to_a_fixed_point(name: str, h: int) -> None:
+    Z, _ = standardised(name)
+    k, C = REFERENCE[name][1], Z.T @ Z / len(Z)
+    values, vectors = np.linalg.eigh(C)
+    P, lam = np.ascontiguousarray(vectors[:, : -k - 1 : -1]), values[: -k - 1 : -1]
+    found = joint(P, lam, kept_rows(C), h, tolerance=1e-12)
+    rising = found.history["solver_objective"]
+    assert (np.diff(rising) > 0).all()
+    begun = exact(P, lam, h, tolerance=1e-12).selected
+    assert rising[0] == pytest.approx(value(C, begun, k), rel=1e-10)
+    assert found.solver_objective == rising[-1]
+    assert found.solver_objective == pytest.approx(value(C, found.selected, k), rel=1e-10)
+    assert found.converged
+    assert len(rising) == len(found.history["rows_changed"]) == found.iterations
+    # Given the subspace of the chosen, none of the others has more variance in it.
+    U, _, _ = np.linalg.svd(Z[:, found.selected], full_matrices=False)
+    variance = ((U[:, :k].T @ Z) ** 2).sum(axis=0) / len(Z)
+    assert np.sort(variance)[-h:].sum() == pytest.approx(variance[found.selected].sum(), rel=1e-9)
+
+
+def test_no_choice_is_much_better_on_small_data() -> None:
+    rng = np.random.default_rng(3)
+    Z = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 9)) + rng.standard_normal((50, 9))
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    C = Z.T @ Z / len(Z)
+    values, vectors = np.linalg.eigh(C)
+    found = joint(vectors[:, :-3:-1], values[:-3:-1], kept_rows(C), 4, tolerance=1e-12)
+    best = max(value(C, np.array(rows), 2) for rows in combinations(range(9), 4))
+    assert 0.98 * best <= found.solver_objective <= best * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("k", "h"), [(3, 2), (3, 1), (1, 5), (4, 8)])
+def test_every_shape(k: int, h: int) -> None:
+    P = np.linalg.qr(np.random.default_rng(1).standard_normal((8, k)))[0]
+    lam = 1.0 / (P**2).sum(axis=1).max() * np.linspace(1.0, 0.5, k)
+    found = joint(P, lam, factor_rows(P, lam), h, tolerance=1e-12)
+    assert np.array_equal(found.selected, np.unique(found.selected))
+    assert found.selected.size == h
+    assert found.solver_objective <= h * (1 + 1e-12)
+
+
+def test_running_out_of_iterations_is_said() -> None:
+    name = "MNIST_first3468"
+    Z, _ = standardised(name)
+    C = Z.T @ Z / len(Z)
+    values, vectors = np.linalg.eigh(C)
+    found = joint(
+        vectors[:, :-11:-1], values[:-11:-1], kept_rows(C), 100, tolerance=1e-12, max_iter=2
+    )
+    assert (found.iterations, found.converged) == (3, False)
+
+
+def test_copies_do_not_make_it_circle() -> None:
+    C = np.kron(np.eye(3), np.ones((4, 4)))
+    P = np.kron(np.eye(3), np.full((4, 1), 0.5))
+    found = joint(P, np.full(3, 4.0), kept_rows(C), 5, tolerance=1e-12)
+    assert found.converged
+    assert found.selected.tolist() == [0, 1, 2, 3, 4]
+    assert joint_bytes(12, 3, 5) > 8 * 12 * 5

@@ -1,0 +1,133 @@
+"""Transforms: on dense and sparse data, as scanpy's users write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse as sp
+import xarray as xr
+import zarr
+from helpers import every_score
+from reference import assert_optimal, assert_same_scores, reference
+from sources import anndata_stores as stores
+
+from kmufs_stream import RequestError, decompose, evaluate, open_matrix, save_factor, select
+
+STEPS = ["normalise-rows:500", "log1p"]
+
+
+def by_hand(X: npt.NDArray[Any], total: float) -> npt.NDArray[np.float64]:
+    """log1p of rows scaled to sum to the total; empty rows stay."""
+    sums = X.sum(axis=1, keepdims=True, dtype=np.float64)
+    return np.log1p(X / np.where(sums > 0, sums, 1) * total)
+
+
+def values(matrix: Any) -> npt.NDArray[Any]:
+    block = matrix.rows.read(0, matrix.shape[0])
+    return np.asarray(block.toarray() if sp.issparse(block) else block)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csc_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64])
+def test_values_are_those_computed_by_hand(kind: Any, dtype: Any, tmp_path: Path) -> None:
+    X = stores.counts().astype(dtype)
+    X[5] = 0
+    path = stores.write_zarr3(stores.annotated(kind(X)), tmp_path / "cells")
+    matrix = open_matrix(path, transform=STEPS)
+    single = np.can_cast(dtype, np.float32, "safe")
+    assert matrix.dtype == values(matrix).dtype == (np.float32 if single else np.float64)
+    tolerance = 1e-6 if single else 1e-14
+    np.testing.assert_allclose(values(matrix), by_hand(X, 500), rtol=tolerance)
+    half = matrix.rows.read(100, 200)
+    np.testing.assert_array_equal(
+        half.toarray() if sp.issparse(half) else half, values(matrix)[100:200]
+    )
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_the_subset_keeps_the_stored_values(kind: Any, tmp_path: Path) -> None:
+    X = stores.counts().astype(np.uint16)
+    path = stores.write_h5ad(stores.annotated(kind(X)), tmp_path / "cells")
+    result = select(
+        open_matrix(path, transform=STEPS), 3, 8, solver="exact", out=tmp_path / "out.zarr"
+    )
+    expected = reference(by_hand(X, 500)).every_score(3)
+    assert_same_scores(every_score(result.factor, 3), expected, 1e-5)
+    assert_optimal(result.selected, expected, 8, 1e-5)
+    written = xr.open_zarr(tmp_path / "out.zarr")
+    np.testing.assert_array_equal(written["X"].values, X[:, result.selected])
+    assert written["X"].dtype == np.uint16
+    assert written.attrs["transforms"] == "normalise-rows:500, log1p"
+    assert result.summary()["transforms"] == ["normalise-rows:500", "log1p"]
+
+
+def test_arrays_in_memory_are_not_changed() -> None:
+    X = stores.counts()
+    before = X.copy()
+    matrix = open_matrix(X, transform="normalise-rows")
+    np.testing.assert_allclose(values(matrix).sum(axis=1), 10_000, rtol=1e-5)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_the_order_is_the_one_given() -> None:
+    X = stores.counts().astype(np.float64)
+    logged = np.log1p(X)
+    matrix = open_matrix(X, transform=["log1p", "normalise-rows:2"])
+    np.testing.assert_allclose(
+        values(matrix), logged / logged.sum(axis=1, keepdims=True) * 2, rtol=1e-13
+    )
+
+
+def test_a_factor_serves_only_the_transform_it_was_made_with(tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, data=stores.counts())
+    save_factor(decompose(open_matrix(path, transform="log1p"), 3), tmp_path / "factor.zarr")
+    select(open_matrix(path, transform="log1p"), 3, 8, factor=tmp_path / "factor.zarr")
+    for other in ((), "normalise-rows", ["normalise-rows", "log1p"]):
+        with pytest.raises(RequestError, match="made with the transforms: log1p") as error:
+            select(open_matrix(path, transform=other), 3, 8, factor=tmp_path / "factor.zarr")
+        assert error.value.code == "wrong_factor"
+
+
+@pytest.mark.parametrize(
+    ("transform", "value", "message"),
+    [("log1p", -1.0, "log1p is not defined for -1,"), ("normalise-rows", -0.5, "for -0.5")],
+)
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_values_it_is_not_defined_for_are_refused(
+    transform: str, value: float, message: str, kind: Any, tmp_path: Path
+) -> None:
+    X = stores.counts()
+    X[17, 3] = value
+    path = stores.write_h5ad(stores.annotated(kind(X)), tmp_path / "cells")
+    with pytest.raises(RequestError, match=message) as error:
+        select(open_matrix(path, transform=transform), 3, 8)
+    assert error.value.code == "bad_transform"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_where_it_is(value: float) -> None:
+    X = stores.counts()
+    X[17, 3] = value
+    found = values(open_matrix(X, transform=STEPS))
+    assert np.argwhere(~np.isfinite(found)).tolist() == [[17, 3]]
+
+
+@pytest.mark.parametrize(
+    "name", ["log2", "log1p:3", "normalise-rows:", "normalise-rows:0", "normalise-rows:x", ""]
+)
+def test_unknown_transforms_are_refused(name: str) -> None:
+    with pytest.raises(RequestError, match=r"(?i)transform") as error:
+        open_matrix(stores.counts(), transform=[name])
+    assert "normalise-rows:TOTAL" in error.value.remedy
+
+
+def test_selections_from_transformed_values_are_not_evaluated(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "x.zarr", data=stores.counts())
+    select(open_matrix(tmp_path / "x.zarr", transform="log1p"), 3, 8, out=tmp_path / "out.zarr")
+    with pytest.raises(RequestError, match="transformed by log1p"):
+        evaluate(tmp_path / "out.zarr")

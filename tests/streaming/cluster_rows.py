@@ -1,0 +1,94 @@
+"""Rows and kernels that workers can import, to break them on purpose."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kmufs_stream.sources import Rows
+
+
+@dataclass(frozen=True)
+class Killing:
+    """Rows whose reading kills the worker, at each of some rows so many times."""
+
+    rows: Rows
+    folder: Path
+    at: tuple[int, ...]
+    times: int = 1
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        if start in self.at:
+            for attempt in range(self.times):
+                try:
+                    (self.folder / f"{start}-{attempt}").touch(exist_ok=False)
+                except FileExistsError:
+                    continue
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.rows.read(start, stop)
+
+    def take(self, start: int, stop: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        return self.rows.take(start, stop, columns)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Rows that come slowly, each block noted in a folder."""
+
+    folder: Path
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        (self.folder / str(start)).touch()
+        time.sleep(0.02)
+        return np.zeros((stop - start, 1))
+
+    def take(self, start: int, stop: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        raise NotImplementedError
+
+
+class Alive:
+    """A state that is counted as long as it lives in this process."""
+
+    now = most = 0
+    lock = threading.Lock()
+
+    def __init__(self) -> None:
+        with Alive.lock:
+            Alive.now += 1
+            Alive.most = max(Alive.most, Alive.now)
+
+    def __del__(self) -> None:
+        with Alive.lock:
+            Alive.now -= 1
+
+
+class Counting:
+    """A kernel whose states are counted."""
+
+    def init(self) -> Alive:
+        return Alive()
+
+    def update(self, state: Alive, values: Any, start: int) -> Alive:
+        time.sleep(0.001)
+        return state
+
+    def merge(self, a: Alive, b: Alive) -> Alive:
+        return Alive()
+
+
+class Numbers:
+    """Rows whose one feature is their number."""
+
+    def read(self, start: int, stop: int) -> Any:
+        return np.arange(start, stop)[:, None]
+
+    def take(self, start: int, stop: int, columns: Any) -> Any:
+        raise NotImplementedError

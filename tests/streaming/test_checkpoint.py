@@ -1,0 +1,309 @@
+"""Checkpoints: a run that broke off anywhere goes on to the same bits, or says why it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import CountingRows, counted, planted, same_bits, write_bare
+
+from kmufs_stream import (
+    BrokenError,
+    LanczosOptions,
+    Matrix,
+    RequestError,
+    decompose,
+    open_matrix,
+    select,
+)
+from kmufs_stream import decomposition as decomposing
+from kmufs_stream.streaming import checkpoint as checkpoints
+from kmufs_stream.streaming import plan as planning
+
+METHODS = ("gram", "tsqr", "lanczos")
+
+
+@pytest.fixture(autouse=True)
+def _many_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition for every chunk, every pass reads, and states are saved at every chance."""
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(planning, "LARGE_BLOCK_BYTES", 4000)
+    monkeypatch.setattr(decomposing, "CachedRows", lambda rows, limit: rows)
+    monkeypatch.setattr(checkpoints, "SAVING_SHARE", 0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_bare(tmp_path / "data.zarr", planted(1500, 30, k=5), chunks=(15, 30))
+
+
+class Breaking(CountingRows):
+    """Rows that cannot be read any more after so many reads."""
+
+    def __init__(self, rows: Any, after: int) -> None:
+        super().__init__(rows)
+        self.after = after
+
+    def read(self, start: int, stop: int) -> Any:
+        if len(self.reads) >= self.after:
+            raise ConnectionError("the store is gone")
+        return super().read(start, stop)
+
+
+def breaking(path: Path, after: int) -> Matrix:
+    matrix = open_matrix(path)
+    return dataclasses.replace(matrix, rows=Breaking(matrix.rows, after))
+
+
+def broken_off(path: Path, folder: Path, after: int, **options: Any) -> None:
+    with pytest.raises(ConnectionError) as caught:
+        decompose(breaking(path, after), 3, checkpoint=folder, **options)
+    assert str(folder) in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_resumed_from_anywhere_it_is_bit_equal(table: Path, tmp_path: Path, method: str) -> None:
+    whole, seen = counted(open_matrix(table))
+    expected = decompose(whole, 3, method=method)
+    reads = len(seen.reads)
+    rng = random.Random(method)
+    for number, after in enumerate(sorted(rng.sample(range(20, reads), 4))):
+        folder = tmp_path / f"kept-{number}"
+        broken_off(table, folder, after, method=method, threads=2)
+        rest, again = counted(open_matrix(table))
+        found = decompose(rest, 3, method=method, threads=1, checkpoint=folder, resume=True)
+        assert same_bits(found, expected)
+        assert not folder.exists()
+        if after > 60:
+            assert len(again.reads) < reads - after / 2
+
+
+def test_several_breaks_in_one_run(table: Path, tmp_path: Path) -> None:
+    expected = decompose(table, 3, method="lanczos")
+    folder, breaks = tmp_path / "kept", 0
+    while True:
+        try:
+            found = decompose(
+                breaking(table, 40), 3, method="lanczos", checkpoint=folder, resume=True
+            )
+        except ConnectionError:
+            breaks += 1
+            assert breaks < 100
+        else:
+            break
+    assert breaks > 3
+    assert same_bits(found, expected)
+
+
+def test_only_what_is_needed_is_kept(table: Path, tmp_path: Path) -> None:
+    broken_off(table, tmp_path / "kept", 80, threads=1)
+    files = list((tmp_path / "kept").rglob("*.state"))
+    assert 1 <= len(files) <= 8  # one per bit of the number of partitions done
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_file_is_set_aside(table: Path, tmp_path: Path, damage: str) -> None:
+    expected = decompose(table, 3)
+    folder = tmp_path / "kept"
+    broken_off(table, folder, 80)
+    largest = max(folder.rglob("*.state"), key=lambda path: path.name)
+    content = bytearray(largest.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+    largest.write_bytes(content[: {"cut": -7, "empty": 0}.get(damage, len(content))])
+    told: list[str] = []
+    found = decompose(table, 3, checkpoint=folder, resume=True, progress=Told(told))
+    assert same_bits(found, expected)
+    assert any(str(largest) in notice and "damaged" in notice for notice in told)
+
+
+class Told:
+    """Progress that keeps what it is told."""
+
+    def __init__(self, notices: list[str]) -> None:
+        self.notices = notices
+
+    def start(self, stage: str, rows: int) -> None: ...
+
+    def advance(self, rows: int) -> None: ...
+
+    def tell(self, notice: str) -> None:
+        self.notices.append(notice)
+
+
+def test_a_checkpoint_that_does_not_belong_is_refused(table: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    broken_off(table, folder, 80, method="lanczos")
+    other = write_bare(tmp_path / "other.zarr", planted(1500, 30, seed=1), chunks=(15, 30))
+    refused: list[tuple[Any, int, dict[str, Any], str]] = [
+        (other, 3, {"method": "lanczos"}, "data values"),
+        (table, 4, {"method": "lanczos"}, "k: 3, now 4"),
+        (table, 3, {"method": "gram"}, "method: lanczos, now gram"),
+        (table, 3, {"method": "lanczos", "precision": "float32"}, "precision: float64"),
+        (table, 3, {"method": "lanczos", "lanczos": LanczosOptions(seed=1)}, "seed: 0, now 1"),
+    ]
+    kept = sorted(p.name for p in folder.rglob("*"))
+    for data, k, options, why in refused:
+        with pytest.raises(RequestError) as caught:
+            decompose(data, k, checkpoint=folder, resume=True, **options)
+        assert caught.value.code == "wrong_checkpoint"
+        assert why in caught.value.message
+        assert not hasattr(caught.value, "__notes__")
+    assert sorted(p.name for p in folder.rglob("*")) == kept
+
+
+def test_states_of_other_constants_are_not_merged(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = decompose(table, 3, method="lanczos")
+    folder = tmp_path / "kept"
+    with monkeypatch.context() as other_machine:
+        other_machine.setattr(checkpoints, "tokenize", lambda kernel, **how: "other constants")
+        broken_off(table, folder, 150, method="lanczos")
+    found = decompose(table, 3, method="lanczos", checkpoint=folder, resume=True)
+    assert same_bits(found, expected)
+
+
+def test_without_resume_a_checkpoint_is_neither_used_nor_lost(table: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    broken_off(table, folder, 80)
+    with pytest.raises(RequestError) as caught:
+        decompose(table, 3, checkpoint=folder)
+    assert caught.value.code == "checkpoint_exists"
+    assert "--resume" in caught.value.remedy
+    assert list(folder.rglob("*.state"))
+
+
+def test_a_folder_of_something_else_is_left_alone(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").write_text("dear")
+    for resume in (False, True):
+        with pytest.raises(RequestError) as caught:
+            decompose(table, 3, checkpoint=tmp_path / "mine", resume=resume)
+        assert caught.value.code == "not_a_checkpoint"
+    with pytest.raises(RequestError) as caught:
+        decompose(table, 3, checkpoint=tmp_path / "no" / "where")
+    assert caught.value.code == "no_folder"
+    assert (tmp_path / "mine" / "letter").read_text() == "dear"
+
+
+def test_a_damaged_identity_is_said(table: Path, tmp_path: Path) -> None:
+    broken_off(table, tmp_path / "kept", 80)
+    (tmp_path / "kept" / "checkpoint.json").write_text("{")
+    with pytest.raises(BrokenError) as caught:
+        decompose(table, 3, checkpoint=tmp_path / "kept", resume=True)
+    assert caught.value.code == "damaged_checkpoint"
+
+
+def test_a_checkpoint_that_cannot_be_written_is_said(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(state: Any, file: Any, protocol: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints.pickle, "dump", full)
+    with pytest.raises(BrokenError, match="No space left") as caught:
+        decompose(table, 3, checkpoint=tmp_path / "kept")
+    assert caught.value.code == "checkpoint_failed"
+
+
+def test_long_runs_keep_a_checkpoint_beside_their_output(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decomposing, "CHECKPOINTED_BYTES", 1500 * 30 * 8)
+    expected = select(table, 3, 5)
+    out = tmp_path / "out.zarr"
+    with pytest.raises(ConnectionError, match="gone"):
+        select(breaking(table, 80), 3, 5, out=out)
+    kept = tmp_path / "out.zarr.checkpoint"
+    assert list(kept.rglob("*.state"))
+    result = select(table, 3, 5, out=out, resume=True)
+    assert same_bits(result.factor, expected.factor)
+    assert not kept.exists()
+    monkeypatch.setattr(decomposing, "CHECKPOINTED_BYTES", 1500 * 30 * 8 + 1)
+    with pytest.raises(ConnectionError) as caught:
+        select(breaking(table, 80), 3, 5, out=tmp_path / "next.zarr")
+    assert not hasattr(caught.value, "__notes__")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.zarr", "out.zarr"]
+
+
+def test_what_was_read_survives_a_failed_write(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "kept", tmp_path / "out.zarr"
+
+    class Unwritable(CountingRows):
+        def take(self, start: int, stop: int, columns: Any) -> Any:
+            raise OSError(28, "No space left on device")
+
+    matrix = open_matrix(table)
+    failing = dataclasses.replace(matrix, rows=Unwritable(matrix.rows))
+    with pytest.raises(BrokenError, match="No space left"):
+        select(failing, 3, 5, out=out, checkpoint=folder)
+    assert not out.exists()
+    rest, again = counted(matrix)
+    select(rest, 3, 5, out=out, checkpoint=folder, resume=True)
+    probe = {start for start, _ in again.reads}
+    assert len(again.reads) <= 16  # the probe, and nothing else
+    assert len(probe) == len(again.reads)
+    assert out.exists()
+    assert not folder.exists()
+
+
+def test_resume_without_a_place_is_refused(table: Path) -> None:
+    with pytest.raises(RequestError, match="nothing to resume"):
+        decompose(table, 3, resume=True)
+
+
+def test_resume_without_a_checkpoint_begins_anew(table: Path, tmp_path: Path) -> None:
+    found = decompose(table, 3, checkpoint=tmp_path / "kept", resume=True)
+    assert same_bits(found, decompose(table, 3))
+
+
+def test_data_that_change_while_they_are_read_are_reported(table: Path, tmp_path: Path) -> None:
+    matrix = open_matrix(table)
+
+    class Changing(CountingRows):
+        def read(self, start: int, stop: int) -> Any:
+            if len(self.reads) == 50:
+                chunk = table / "c" / "3" / "0"
+                chunk.write_bytes(chunk.read_bytes() + b" ")
+            return super().read(start, stop)
+
+    with pytest.raises(BrokenError) as caught:
+        select(
+            dataclasses.replace(matrix, rows=Changing(matrix.rows)),
+            3,
+            5,
+            out=tmp_path / "out.zarr",
+        )
+    assert caught.value.code == "source_changed"
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_data_that_change_while_columns_are_copied_are_reported(
+    table: Path, tmp_path: Path
+) -> None:
+    matrix = open_matrix(table)
+
+    class Changing(CountingRows):
+        def take(self, start: int, stop: int, columns: Any) -> Any:
+            if not self.takes:
+                np.asarray(0)
+                chunk = table / "c" / "3" / "0"
+                chunk.write_bytes(chunk.read_bytes())
+            return super().take(start, stop, columns)
+
+    with pytest.raises(BrokenError) as caught:
+        select(
+            dataclasses.replace(matrix, rows=Changing(matrix.rows)),
+            3,
+            5,
+            out=tmp_path / "out.zarr",
+        )
+    assert caught.value.code == "source_changed"
+    assert not (tmp_path / "out.zarr").exists()

@@ -1,0 +1,275 @@
+"""A pass on a Dask cluster: the bits of one on threads, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import distributed
+import numpy as np
+import pytest
+from cluster_rows import Alive, Counting, Killing, Numbers, Slow
+from helpers import planted, same_bits, write_bare, write_xarray
+from threadpoolctl import threadpool_info
+from xarray import DataArray
+
+from kmufs_stream import (
+    BrokenError,
+    Matrix,
+    RequestError,
+    blas,
+    decompose,
+    open_matrix,
+    plan_selection,
+    select,
+)
+from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming.cluster import active_client, connected
+from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.tree import Tree
+
+GB = 10**9
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*unclosed.*")
+
+
+def cluster_of(workers: int, threads: int = 1, memory: int = 2 * GB, processes: bool = True) -> Any:
+    return distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=threads,
+        memory_limit=memory,
+        processes=processes,
+        host="127.0.0.1" if processes else None,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    )
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[Any]:
+    with dask.config.set({"distributed.scheduler.allowed-failures": 2}), cluster_of(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(two_workers: Any) -> Iterator[Any]:
+    """Two worker processes of one thread each, active."""
+    with distributed.Client(two_workers) as client:
+        client.wait_for_workers(2)
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(planning, "LARGE_BLOCK_BYTES", 8000)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    X = planted(900, 30, k=4, dtype=np.float32)
+    return write_bare(tmp_path / "data.zarr", X, chunks=(20, 30))
+
+
+def test_bit_equal_to_threads(table: Path, two_workers: Any, tmp_path: Path) -> None:
+    methods = ("gram", "tsqr", "lanczos")
+    expected = {m: decompose(table, 3, method=m, threads=2) for m in methods}
+    with cluster_of(4) as four, distributed.Client(four):
+        plan = plan_selection(open_matrix(table), 3, 5)
+        assert plan.cluster is not None
+        assert plan.cluster.workers == 4
+        assert len(plan.partitions) >= 12
+        four_workers = {m: decompose(table, 3, method=m) for m in ("gram", "lanczos")}
+    with distributed.Client(two_workers):
+        two = {m: decompose(table, 3, method=m) for m in methods}
+        kept = {"gram": decompose(table, 3, method="gram", checkpoint=tmp_path / "kept")}
+    for some in (two, four_workers, kept):
+        assert all(same_bits(found, expected[m]) for m, found in some.items())
+    assert active_client() is None
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_workers_killed_in_mid_pass(
+    table: Path, tmp_path: Path, client: Any, checkpointed: bool
+) -> None:
+    matrix = open_matrix(table)
+    plan = plan_selection(matrix, 3, 5)
+    at = tuple(plan.partitions[i].start for i in (2, 6, 12))
+    (tmp_path / "killed").mkdir()
+    killing = dataclasses.replace(matrix, rows=Killing(matrix.rows, tmp_path / "killed", at))
+    checkpoint = tmp_path / "kept" if checkpointed else None
+    found = decompose(killing, 3, checkpoint=checkpoint)
+    assert len(list((tmp_path / "killed").iterdir())) == 3
+    assert found.features.samples == 900
+    assert same_bits(found, decompose(table, 3))
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_partition_that_keeps_killing_workers_is_named(
+    table: Path, tmp_path: Path, client: Any
+) -> None:
+    matrix = open_matrix(table)
+    partition = plan_selection(matrix, 3, 5).partitions[5]
+    (tmp_path / "killed").mkdir()
+    rows = Killing(matrix.rows, tmp_path / "killed", (partition.start,), times=100)
+    with pytest.raises(BrokenError) as caught:
+        decompose(dataclasses.replace(matrix, rows=rows), 3, checkpoint=tmp_path / "kept")
+    assert caught.value.code == "worker_died"
+    assert caught.value.message.startswith("3 workers have died while reading rows ")
+    assert f"rows {partition.start}..{partition.stop - 1} " in caught.value.message
+    assert list((tmp_path / "kept").rglob("*.state"))
+    client.wait_for_workers(2, timeout=30)
+    found = decompose(table, 3, checkpoint=tmp_path / "kept", resume=True)
+    assert same_bits(found, decompose(table, 3))
+
+
+def test_a_corrupt_chunk_is_named(table: Path, client: Any) -> None:
+    (table / "c" / "31" / "0").write_bytes(b"not a chunk")
+    with pytest.raises(BrokenError, match=r"chunk c/31/0 of .* cannot be read"):
+        decompose(table, 3)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_subset_is_written_by_the_workers(
+    tmp_path: Path, two_workers: Any, transposed: bool
+) -> None:
+    X = planted(900, 30, k=4, dtype=np.float32)
+    dims = ("gene", "cell") if transposed else ("cell", "gene")
+    array = DataArray(X.T if transposed else X, dims=dims, name="counts")
+    store = write_xarray(tmp_path / "a.zarr", array, chunks=(30, 30))
+    data = open_matrix(store, sample_dims="cell")
+    select(data, 3, 5, out=tmp_path / "here.zarr")
+    with distributed.Client(two_workers):
+        result = select(data, 3, 5, out=tmp_path / "there.zarr")
+    assert result.plan.cluster is not None
+    contents = [
+        {
+            path.relative_to(place).as_posix(): path.read_bytes()
+            for path in place.rglob("c/*")
+            if path.is_file()
+        }
+        for place in (tmp_path / "here.zarr", tmp_path / "there.zarr")
+    ]
+    assert contents[0] == contents[1]
+    chosen = result.dataset["counts"].transpose("cell", "gene").values
+    np.testing.assert_array_equal(chosen, X[:, result.selected])
+
+
+def test_tasks_use_one_blas_thread(client: Any) -> None:
+    seen = run_pass(Look(), Numbers(), [range(i, i + 1) for i in range(6)], threads=1)
+    assert set(seen) == {1}
+    cut = [range(i, i + 1) for i in range(6)]
+    with (
+        blas.all_cores(),
+        cluster_of(1, threads=2, processes=False) as threads,
+        distributed.Client(threads) as here,
+    ):
+        assert set(run_pass(Look(), Numbers(), cut, threads=1, client=here)) == {1}
+    assert set(run_pass(Look(), Numbers(), cut, threads=1, client=client)) == {1}
+
+
+class Look:
+    """A kernel that notes the numbers of BLAS threads."""
+
+    def init(self) -> list[int]:
+        return []
+
+    def update(self, state: list[int], values: Any, start: int) -> list[int]:
+        return state + [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+
+    def merge(self, a: list[int], b: list[int]) -> list[int]:
+        return a + b
+
+
+@pytest.mark.parametrize("partitions", [40, 400])
+def test_few_states_are_alive_whatever_the_number_of_partitions(partitions: int) -> None:
+    cut = [range(i, i + 1) for i in range(partitions)]
+    with cluster_of(2, processes=False) as threads, distributed.Client(threads) as client:
+        gc.collect()
+        Alive.now = Alive.most = 0
+        run_pass(Counting(), Numbers(), cut, threads=1, client=client)
+    assert 1 < Alive.most <= 4 * 2 + 4 + Tree(partitions).root.level
+
+
+def test_cancelled_partitions_end_early(client: Any, tmp_path: Path) -> None:
+
+    with pytest.raises(ZeroDivisionError):
+        run_pass(
+            Failing(),
+            Slow(tmp_path),
+            [range(0, 1), range(1000, 3000)],
+            threads=1,
+            client=client,
+        )
+    time.sleep(1)
+    seen = len(list(tmp_path.iterdir()))
+    time.sleep(1)
+    assert len(list(tmp_path.iterdir())) == seen < 1000
+
+
+class Failing(Counting):
+    """A kernel that fails at row 0."""
+
+    def update(self, state: Alive, values: Any, start: int) -> Alive:
+        return state if start else 1 // 0  # type: ignore[return-value]
+
+
+def test_a_worker_that_is_too_small_is_refused(table: Path) -> None:
+    with cluster_of(1, threads=3, memory=450 * 10**6) as small, distributed.Client(small):
+        with pytest.raises(RequestError) as caught:
+            decompose(table, 3)
+        assert caught.value.code == "does_not_fit"
+        assert "A worker with 3 threads needs " in caught.value.message
+        assert "450.0 MB" in caught.value.message
+        assert "Start workers with" in caught.value.remedy
+
+
+def test_data_in_memory_stay_here(client: Any) -> None:
+    X = planted(300, 10)
+    assert plan_selection(open_matrix(X), 3, 5).cluster is None
+    lazy = open_matrix(da.from_array(X, chunks=(30, 10)))
+    assert plan_selection(lazy, 3, 5).cluster is not None
+    assert same_bits(decompose(lazy, 3), decompose(lazy, 3))
+
+
+def test_what_workers_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with connected(None, None, threads=None, memory="3GB") as memory:
+        assert memory == "3GB"
+    with connected(None, 2, threads=1, memory="3GB") as memory:
+        assert memory == GB
+        client = active_client()
+        assert client is not None
+        with connected(client.scheduler.address, None, threads=None, memory=None) as other:
+            assert other is None
+            assert active_client() is not client
+        workers = client.scheduler_info()["workers"].values()
+        assert [(w["nthreads"], w["memory_limit"]) for w in workers] == [(1, GB)] * 2
+    assert active_client() is None
+    for wrong in (("tcp://127.0.0.1:1", 2), (None, 0)):
+        with pytest.raises(RequestError), connected(*wrong, threads=None, memory=None):
+            pass
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(BrokenError, match="does not answer"),
+        connected("tcp://127.0.0.1:1", None, threads=None, memory=None),
+    ):
+        pass
+    assert capsys.readouterr() == ("", "")
+
+
+def test_constants_survive_the_workers_that_hold_them(table: Path, tmp_path: Path) -> None:
+    """Both workers of a cluster die, one after the other, and with them all copies."""
+    matrix: Matrix = open_matrix(table)
+    expected = decompose(matrix, 3, method="lanczos")
+    with cluster_of(1) as cluster, distributed.Client(cluster):
+        killing = Killing(matrix.rows, tmp_path, (0, 440))
+        found = decompose(dataclasses.replace(matrix, rows=killing), 3, method="lanczos")
+    assert same_bits(found, expected)
+    assert threading.active_count() < 50
