@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from kmufs_stream import blas
-from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor, RowSample, components_for
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import save_factor
+from kmufs_stream.identity import check_unchanged, fingerprint, identity_of_run
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.routes.tsqr import leading_of_triangle
-from kmufs_stream.screening import Screening, Standardised, standardise
+from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.matrix import Block, dense
-from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.sources.matrix import dense
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client, cluster_size
-from kmufs_stream.streaming.kernels import Gram, Kernel, Moments, State
-from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.kernels import Gram, Kernel
 from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, make_plan
-from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
 from kmufs_stream.streaming.scaling import Scaling, read_probe
-from kmufs_stream.streaming.screened import Screened, ScreenedState, missing_in
 from kmufs_stream.streaming.sparse import (
     CANCELS,
     Densified,
@@ -296,8 +290,8 @@ def compute_factor(
         # A feature that varies in the probe may be constant in the samples that are kept.
         scaling = replace(scaling, unsure=np.arange(matrix.width))
     if checkpoint is not None:
-        checkpoint.claim(_identity(belongs, k, plan, lanczos_options, screening))
-    reader = _Reader(matrix, plan, screening, probe, progress, checkpoint)
+        checkpoint.claim(identity_of_run(belongs, k, plan, lanczos_options.seed, screening))
+    reader = Reader(matrix, plan, screening, probe, progress, checkpoint)
     del probe
     standardised = reader.standardise
     with blas.all_cores():
@@ -334,7 +328,7 @@ def compute_factor(
     found = vars(leading) | {"features": features, "passes": reader.passes}
     factor = Factor(
         **found,
-        sample=_sample(reader, features, screening),
+        sample=reader.sample(features),
         screening=screening,
         method=plan.method,
         precision=plan.precision,
@@ -363,144 +357,6 @@ def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> 
             f"its spread ({len(lost)} such features): sums over sparse data, which are not "
             "centred, lose too many digits.",
             "Say --method tsqr, which centres, or drop these features.",
-        )
-
-
-class _Reader:
-    """Reads all rows once for each kernel that it is given; the first read gathers the sample.
-
-    Kernels see the features asked for, and the samples that the policy for missing values keeps.
-    """
-
-    def __init__(
-        self,
-        matrix: Matrix,
-        plan: Plan,
-        screening: Screening,
-        probe: Block,
-        progress: Progress,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        n, p = matrix.shape
-        self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
-        self.checkpoint = checkpoint
-        self.client = active_client() if plan.cluster is not None else None
-        if self.client is not None:
-            progress.tell(f"cluster dashboard: {self.client.dashboard_link}")
-        self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
-        self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
-        self.pieces: list[NDArray[Any]] = []
-        self.passes = 0
-        self.seconds = 0.0
-        self.complete: NDArray[np.bool_] | None = None
-        if screening.missing == "drop-samples":
-            # A guess at the features that have any value at all.
-            self.complete = missing_in(probe).sum(axis=0) < probe.shape[0]
-        self.nonzero: NDArray[np.int64] | None = None
-        self.dropped = np.empty(0, np.int64)
-
-    def __call__(self, kernel: Kernel[State]) -> State:
-        began = time.perf_counter()
-        state = self._screened(kernel) if self._screens else self._read(kernel)
-        self.seconds += time.perf_counter() - began
-        return state
-
-    def standardise(
-        self, moments: Moments, scaling: Scaling, variance: NDArray[np.float64], /
-    ) -> Standardised:
-        """Of the features asked for, by what the reads so far have found."""
-        asked, name = self.matrix.asked, self.matrix.feature_name
-        return standardise(
-            moments,
-            scaling,
-            variance,
-            feature_name=name if asked is None else lambda i: name(int(asked[i])),
-            screening=self.screening,
-            nonzero=self.nonzero,
-            dropped=self.dropped,
-        )
-
-    @property
-    def _screens(self) -> bool:
-        restricted = self.matrix.asked is not None or self.complete is not None
-        return restricted or self.screening.min_nonzero > 0
-
-    def _screened(self, kernel: Kernel[State]) -> State:
-        counts = self.screening.min_nonzero > 0 and self.nonzero is None
-        screened = partial(Screened, kernel, self.matrix.width, self.matrix.asked)
-        state: ScreenedState[State] = self._read(screened(self.complete, counts))
-        if self.complete is not None and (state.gaps > 0).any():
-            # Features that the probe had thought empty miss values in rows that were kept.
-            self.complete = state.present > 0
-            if state.gaps[self.complete].any():
-                state = self._read(screened(self.complete, counts))
-        if counts:
-            self.nonzero = state.nonzero
-        if state.dropped:
-            self.dropped = np.concatenate(state.dropped)
-        return state.inner
-
-    def _read(self, kernel: Kernel[State]) -> State:
-        self.passes += 1
-        self.progress.start(f"read {self.passes}", self.matrix.shape[0])
-        if self.passes > 1:
-            return self._run(kernel)
-        state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
-        return state
-
-    def _run(self, kernel: Kernel[State]) -> State:
-        kept = self.checkpoint
-        return run_pass(
-            kernel,
-            self.rows,
-            self.plan.partitions,
-            threads=self.plan.threads,
-            client=self.client,
-            saved=None if kept is None else kept.of_pass(self.passes, kernel),
-            progress=self.progress.advance,
-        )
-
-
-def _sample(reader: _Reader, features: Standardised, screening: Screening) -> RowSample:
-    """The rows gathered, as the policy for missing values leaves them."""
-    index, values = reader.index, stack(reader.pieces)
-    if len(features.dropped):
-        kept = ~np.isin(index, features.dropped)
-        index, values = index[kept], values[kept]
-    if screening.missing == "mean" and features.missing.any():
-        rows, columns = np.nonzero(np.isnan(values))
-        values[rows, columns] = features.mean[columns]
-    return RowSample(index, values)
-
-
-def _identity(
-    belongs: dict[str, str],
-    k: int,
-    plan: Plan,
-    lanczos_options: LanczosOptions,
-    screening: Screening,
-) -> dict[str, str]:
-    """What the states of a run depend on: the data, and how they are read."""
-    lanczos_only = plan.method == "lanczos"
-    return {f"data {what}": value for what, value in belongs.items()} | {
-        "k": str(k) if lanczos_only else "any",
-        "method": plan.method,
-        "precision": plan.precision,
-        "screening": repr(screening),
-        "seed": str(lanczos_options.seed) if lanczos_only else "any",
-        "rows of a block": str(plan.block_rows),
-        "blocks of a partition": str(plan.blocks_per_partition),
-    }
-
-
-def check_unchanged(matrix: Matrix, chunks: str) -> None:
-    """Raise BrokenError if the stored data are no longer those that the run began with."""
-    if not matrix.in_memory and _digest_of_chunks(matrix.inventory()[1:]) != chunks:
-        raise BrokenError(
-            "source_changed",
-            f"{matrix.source} was changed while it was being read: sizes or times of its chunks "
-            "differ.",
-            "Run again when nobody writes to it; a checkpoint of this run has to be removed.",
         )
 
 
@@ -535,31 +391,3 @@ def check_rank(k: int, factor: Factor) -> None:
         f"k is {k}, but the standardised data have rank {rank}.",
         f"Give --k {rank} or less.",
     )
-
-
-def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
-    """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
-    labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
-    asked = "all" if matrix.asked is None else matrix.asked.tolist()
-    metadata, *chunks = matrix.inventory()
-    parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
-    values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
-    return {
-        "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
-        "transforms": ", ".join(matrix.transforms) or "none",
-        "labels": _digest(repr(labels).encode()),
-        "asked": _digest(repr(asked).encode()),
-        "values": _digest(*values),
-        "chunks": _digest_of_chunks(chunks),
-    }
-
-
-def _digest_of_chunks(chunks: list[str]) -> str:
-    return _digest("\n".join(chunks).encode())
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()[:16]

@@ -19,16 +19,15 @@ from kmufs_stream.decomposition import (
     LanczosOptions,
     check_k,
     check_rank,
-    check_unchanged,
     checkpoint_for,
     compute_factor,
-    fingerprint,
     inputs_of,
     plan_for,
 )
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
+from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
@@ -55,7 +54,6 @@ from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.plan import Demand, Plan
 from kmufs_stream.streaming.sample import sample_size
-from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.subset import write_result
 
 
@@ -404,50 +402,6 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
         raise RequestError(
             "bad_h", f"h is {h}, but there are only {limit} {what}.", f"Give --h {limit} or less."
         )
-
-
-DIFFERENCES = {
-    "shape": "its shape is {kept}, that of the data {found}",
-    "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
-    "labels": "the features have other labels",
-    "asked": "it is of other features (--features, --exclude-features)",
-    "values": "the metadata or the values of the rows compared are others",
-    "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
-}
-
-
-def check_belongs(factor: Factor, matrix: Matrix) -> None:
-    """Refuse a factor of other data."""
-    n, p = matrix.shape
-    ours = {"shape": f"{n} x {p}"}
-    if n and factor.fingerprint["shape"] == ours["shape"]:
-        ours = fingerprint(matrix, read_probe(matrix))
-    for what, found in ours.items():
-        kept = factor.fingerprint.get(what)
-        if kept != found:
-            why = DIFFERENCES[what].format(kept=kept, found=found)
-            raise RequestError(
-                "wrong_factor",
-                f"The factor does not belong to {matrix.source}: {why}.",
-                "Give the same --transform."
-                if what == "transforms"
-                else "Decompose these data again.",
-            )
-
-
-def check_screening(factor: Factor, screening: Screening | None) -> None:
-    """Refuse a factor for which missing values and rare features were dealt with otherwise."""
-    if screening is None or screening == factor.screening:
-        return
-    ours, asked = vars(factor.screening), vars(screening)
-    for name, made in ours.items():
-        if asked[name] != made:
-            option = f"--{name.replace('_', '-')}"
-            raise RequestError(
-                "wrong_factor",
-                f"The factor was made with {option} {made}, not {asked[name]}.",
-                f"Leave {option} out, or decompose again with it.",
-            )
 
 
 def usable_positions(

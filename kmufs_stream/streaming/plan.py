@@ -339,7 +339,7 @@ class _Sizing:
             # The workers hold blocks and states; the last state comes here, pickled.
             return self.fixed | {
                 "pass": kept + cost.driver + 3 * cost.state,
-                "factor": BASELINE + self.sample + cost.finish,
+                "factor": self.base + self.sample + cost.finish,
                 "solver": kept + self.demand.solver_bytes,
             }
         return self.fixed | {
