@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from kmufs_stream import blas
 from kmufs_stream.solvers.correlations import Rows
@@ -164,6 +162,9 @@ def ensemble(components: Float, sample: Blocks, k: int) -> Votes:
 
 def _memberships(scores: Float, k: int) -> csr_array:
     """One row per cluster of all runs, one column per sample: 1 where it is a member."""
+    from sklearn.cluster import KMeans  # nearly a second, of all solvers for this one alone
+    from sklearn.exceptions import ConvergenceWarning
+
     m = len(scores)
     labels: list[npt.NDArray[np.int64]] = []
     clusters = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from kmufs_stream.sources.matrix import Rows
@@ -173,13 +174,21 @@ class _Pass(Generic[State]):
 def fold_partition(
     kernel: Kernel[State], rows: Rows, partition: range, stopped: Callable[[], bool]
 ) -> State:
-    """The kernel's state after the rows of one partition, read block by block."""
+    """The kernel's state after one partition; each block is read while the last is worked on."""
+
+    def read(start: int) -> Any:
+        return rows.read(start, min(start + partition.step, partition.stop))
+
     state = kernel.init()
-    for start in partition:
-        if stopped():
-            raise StoppedError
-        end = min(start + partition.step, partition.stop)
-        state = kernel.update(state, rows.read(start, end), start)
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(read, partition.start)
+        for start in partition:
+            if stopped():
+                raise StoppedError
+            values = coming.result()
+            if start + partition.step < partition.stop:
+                coming = reader.submit(read, start + partition.step)
+            state = kernel.update(state, values, start)
     return state
 
 

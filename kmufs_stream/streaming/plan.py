@@ -310,9 +310,11 @@ class _Sizing:
         self.sample = sample_size(n, table.row_bytes) * table.row_bytes
         self.chunk_rows = _output_chunk_rows(table, demand.h)
         rows = min(block_rows, n)
-        # In float64 at worst: what float32 cannot hold falls back to it.
+        # One block is read while another is worked on, in float64 at worst: what float32 cannot
+        # hold falls back to it.
+        held = 0 if table.in_memory else table.block_bytes(rows)
         self.block = int(
-            SLACK * (table.read_bytes(rows) + table.work_bytes(rows) + self.cost.update)
+            SLACK * (table.read_bytes(rows) + held + table.work_bytes(rows) + self.cost.update)
         )
         probed = min(n, PROBE_PLACES * PROBE_ROWS)
         probe = probed * p * (table.dtype.itemsize + 4 * 8)

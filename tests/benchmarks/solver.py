@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stores import make_store
 
 Float = NDArray[np.float64]
-PAIRS = [(k, h) for k in (2, 4, 6, 8, 10) for h in (10, 20, 40, 60, 80, 100)]
+KS, HS = (2, 4, 6, 8, 10), (10, 20, 40, 60, 80, 100)
 
 
 def components(p: int, k: int, seed: int = 0) -> tuple[Float, Float]:
@@ -95,20 +95,19 @@ def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
 
 
 def questions(store: str) -> dict[str, Any]:
-    """Thirty (k, h) pairs from one factor, by `exact`: of the solver alone, and of `select`."""
-    from kmufs_stream import decompose, open_matrix, select
+    """Thirty (k, h) pairs from one factor, by `exact`: of the solver alone, and of `sweep`."""
+    from kmufs_stream import decompose, sweep
     from kmufs_stream.selection import AdmmOptions, solve
 
-    matrix = open_matrix(store)
-    factor = decompose(matrix, max(k for k, _ in PAIRS))
-    select(matrix, 2, 2, factor=factor, solver="exact")  # imports on first use
+    factor = decompose(store, max(KS))
+    sweep(factor, [2], [2], solvers=["exact"])  # imports on first use
     began = time.perf_counter()
-    for k, h in PAIRS:
-        solve(factor, k, h, "exact", AdmmOptions())
+    for k in KS:
+        for h in HS:
+            solve(factor, k, h, "exact", AdmmOptions())
     alone = time.perf_counter() - began
     with Work() as work:
-        for k, h in PAIRS:
-            select(matrix, k, h, factor=factor, solver="exact")
+        sweep(factor, KS, HS, solvers=["exact"])
     return {**vars(work), "alone": alone}
 
 
@@ -142,7 +141,7 @@ def main() -> None:
         ],
         ["30 questions: exact solver", median(many, "alone"), "no read"],
         [
-            "30 questions: select(factor=...)",
+            "30 questions: sweep(factor)",
             median(many, "seconds"),
             f"{median(many, 'read_bytes') / stored:.2f} of the data read",
         ],
