@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
     from kmufs_stream.result import Selection
+    from kmufs_stream.screening import Screening
     from kmufs_stream.selection import AdmmOptions, plan_selection, select
     from kmufs_stream.sources import Matrix, open_matrix
     from kmufs_stream.streaming.plan import Plan
@@ -36,6 +37,7 @@ __all__ = [
     "Matrix",
     "Plan",
     "RequestError",
+    "Screening",
     "Selection",
     "Sweep",
     "__version__",
@@ -61,6 +63,7 @@ _HOMES = {
     "Matrix": "sources",
     "Plan": "streaming.plan",
     "RequestError": "errors",
+    "Screening": "screening",
     "Selection": "result",
     "Sweep": "trials",
     "decompose": "decomposition",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from kmufs_stream import blas
 from kmufs_stream.decomposition import check_k, check_rank
 from kmufs_stream.factor import Factor, RowSample
 from kmufs_stream.routes.gram import leading_of_gram
+from kmufs_stream.screening import CONSTANT, Screening, standardise
 from kmufs_stream.streaming.kernels import Gram, GramState, Moments
 from kmufs_stream.streaming.sample import sample_size, smallest_hashes
 from kmufs_stream.streaming.scaling import Precision, Scaling
@@ -45,10 +47,13 @@ class Batches:
     def after(cls, factor: Factor) -> Self:
         """After the rows of a factor that holds their correlation matrix.
 
-        Raises ValueError for one that does not.
+        Raises ValueError for one that does not, or from which more has been left out than
+        constant features: what further rows would change of that is not in it.
         """
         if factor.correlation is None:
             raise ValueError("the factor holds no correlation matrix")
+        if set(factor.features.excluded) - {CONSTANT} or factor.features.missing.any():
+            raise ValueError("features were left out of the factor, or values are missing")
         features = factor.features
         n, p, usable = features.samples, len(features.mean), features.usable
         constant = np.setdiff1d(np.arange(p), usable)
@@ -57,7 +62,8 @@ class Batches:
         state = Gram(scaling).init()
         state.scatter[np.ix_(usable, usable)] = n * factor.correlation
         value = features.mean[constant]
-        state.moments = Moments(n, np.zeros(p), value, value, np.zeros(p, np.int64))
+        missing, infinite = np.zeros((2, p), np.int64)
+        state.moments = Moments(n, np.zeros(p), value, value, missing, infinite)
         return cls(scaling, state, factor.sample, factor.precision)
 
     def add(self, batch: NDArray[Any]) -> None:
@@ -77,11 +83,13 @@ class Batches:
         """
         # The finish uses a state up; this one goes on.
         state = GramState(self.state.moments, self.state.scatter.copy())
+        standardised = partial(standardise, feature_name="feature {}".format)
         with blas.all_cores():
-            leading = leading_of_gram(state, self.scaling, k, lambda i: f"feature {i}")
+            leading = leading_of_gram(state, self.scaling, k, standardised)
         factor = Factor(
             **vars(leading),
             sample=self.sample,
+            screening=Screening(),
             method="gram",
             precision=self.precision,
             fingerprint={},

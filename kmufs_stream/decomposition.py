@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -12,32 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from kmufs_stream import blas
-from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import (
-    Factor,
-    RowSample,
-    Standardised,
-    components_for,
-)
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import save_factor
+from kmufs_stream.identity import check_unchanged, fingerprint, identity_of_run
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.routes.tsqr import leading_of_triangle
+from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.matrix import Block, dense
-from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.sources.matrix import dense
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client, cluster_size
-from kmufs_stream.streaming.kernels import Gram, Kernel, State
-from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.kernels import Gram, Kernel
 from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, make_plan
-from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
 from kmufs_stream.streaming.scaling import Scaling, read_probe
 from kmufs_stream.streaming.sparse import (
     CANCELS,
@@ -48,7 +40,7 @@ from kmufs_stream.streaming.sparse import (
     sparse_scaling,
 )
 from kmufs_stream.streaming.table import Table
-from kmufs_stream.streaming.tsqr import TSQR
+from kmufs_stream.streaming.tsqr import TSQR, TSQRState
 
 CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
 
@@ -86,6 +78,7 @@ def plan_for(
     k: int,
     demand: Demand,
     lanczos: LanczosOptions,
+    screening: Screening,
     factor: Factor | None = None,
 ) -> Plan:
     """What would run for k clusters, and its predicted peak memory; nothing is computed.
@@ -93,20 +86,25 @@ def plan_for(
     With a factor at hand nothing is read for it, and the plan's method is ``factor``. Where a
     Dask client is active its workers read, unless the data are in this process's memory.
     """
-    p = matrix.shape[1]
+    p = matrix.width
     check_k(k, p)
-    table = table_of(matrix)
+    table = table_of(matrix, screening)
     client = None if matrix.in_memory else active_client()
     if client is not None:
         demand = replace(demand, cluster=cluster_size(client))
     if factor is not None:
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
         return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
-    return make_plan(table, _costs(p, k, lanczos.max_passes, matrix.sparsity is not None), demand)
+    fills = matrix.dtype.kind == "f" and screening.missing == "mean"
+    sparse = matrix.sparsity is not None
+    return make_plan(table, _costs(p, k, lanczos.max_passes, fills, sparse), demand)
 
 
-def table_of(matrix: Matrix) -> Table:
+def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
     """The facts about a matrix that a plan follows from."""
+    copies = int(matrix.stacked) + int(matrix.asked is not None) + int(bool(matrix.transforms))
+    if screening and screening.missing == "drop-samples" and matrix.dtype.kind == "f":
+        copies += 2
     return Table(
         shape=matrix.shape,
         dtype=matrix.dtype,
@@ -115,27 +113,41 @@ def table_of(matrix: Matrix) -> Table:
         chunk_columns=matrix.chunk_columns,
         shard_rows=matrix.shard_rows,
         in_memory=matrix.in_memory,
+        chunk_cells=matrix.chunk_cells,
+        width=matrix.width,
+        copies=copies,
         sparsity=matrix.sparsity,
         held_bytes=matrix.held_bytes,
-        transformed=bool(matrix.transforms),
     )
 
 
-def _costs(p: int, k: int, max_passes: int, sparse: bool) -> Costs:
-    """Memory and reads of the three routes."""
+def _costs(p: int, k: int, max_passes: int, fills: bool, sparse: bool) -> Costs:
+    """Memory and reads of the three routes; ``fills``: means may stand in for missing values."""
     components = 3 * 8 * p * components_for(k, p)
     square = 8 * (p + 1) ** 2
 
     def gram(rows: int, itemsize: int) -> Cost:
         # Finish: the scatter, the correlation matrix, and the copy that LAPACK destroys.
         product = gram_update_bytes(rows, p) if sparse else p * p * itemsize
-        return Cost(square, product, 0, 3 * square + components, square + components, reads=1)
+        noted, of_gaps = 0, 0
+        if fills:
+            noted = 2 * square
+            of_gaps = 3 * square if sparse else product + rows * p * itemsize
+        return Cost(
+            square + noted,
+            product + of_gaps,
+            0,
+            3 * square + noted + components,
+            square + components,
+            reads=1,
+        )
 
     def tsqr(rows: int, itemsize: int) -> Cost:
         rows = min(rows, slab_rows(p)) if sparse else rows
         stacked = 2 * 8 * (rows + p + 1) * (p + 1)
         stacked += 8 * rows * p if sparse else 0
-        return Cost(square, stacked + 4 * square, 0, 8 * square + components, components, reads=1)
+        update, finish = stacked + 4 * square, 8 * square + components
+        return Cost(square, update, 0, finish, components, reads=2 if fills else 1)
 
     def lanczos(rows: int, itemsize: int) -> Cost:
         size = lanczos_bytes(p, product_block_columns(k), max_passes, rows, itemsize)
@@ -153,6 +165,7 @@ def decompose(
     *,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
@@ -172,6 +185,7 @@ def decompose(
         reads, for wide data), ``tsqr`` (one read, slower, for ill-conditioned data); ``auto``
         takes ``gram`` up to 6000 features and ``lanczos`` beyond.
     lanczos : when ``lanczos`` stops, and its seed.
+    screening : what becomes of missing values, and of features that hardly vary.
     memory : budget such as ``"2GB"``; half of what is available by default.
     threads : block tasks side by side; all cores by default.
     precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
@@ -186,21 +200,21 @@ def decompose(
 
     Raises
     ------
-    RequestError : k out of range, values not finite, all features constant, fewer than two
-        samples, a budget too small.
+    RequestError : k out of range, values infinite or (unless ``screening`` says what then)
+        missing, no feature that varies, fewer than two samples, a budget too small.
     BrokenError : a chunk is missing or cannot be read.
 
     O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
     """
     matrix = open_matrix(data)
-    lanczos = lanczos or LanczosOptions()
+    lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
     demand = Demand(method=method, memory=memory, threads=threads, precision=precision)
-    plan = plan_for(matrix, k, demand, lanczos)
+    plan = plan_for(matrix, k, demand, lanczos, screening)
     target = None if out is None else Path(out)
     if target is not None:
         check_output(target, inputs_of(matrix), overwrite=overwrite)
     with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
-        factor, _ = compute_factor(matrix, k, None, plan, lanczos, progress, kept)
+        factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
         if target is not None:
             progress.start("writing", 0)
             save_factor(factor, target, overwrite=overwrite)
@@ -249,6 +263,7 @@ def compute_factor(
     h: int | None,
     plan: Plan,
     lanczos_options: LanczosOptions,
+    screening: Screening,
     progress: Progress = SILENT,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Factor, FactorSeconds]:
@@ -259,40 +274,62 @@ def compute_factor(
             "too_few_samples",
             f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
             "Standardising needs at least two; with samples along the other dimension, say "
-            f"--sample-dim {matrix.feature_dim}.",
+            f"--sample-dims {matrix.feature_dim}.",
         )
     began = time.perf_counter()
-    probe = read_probe(matrix)
+    probe: Any = read_probe(matrix)
     belongs = fingerprint(matrix, probe)
+    if matrix.asked is not None:
+        probe = probe[:, matrix.asked]
     sparse = matrix.sparsity is not None
     if sparse and plan.method != "tsqr":  # which densifies, and so can shift
         scaling = sparse_scaling(probe)
     else:
         scaling = Scaling.from_probe(dense(probe), plan.precision)
-    del probe
+    if screening.missing == "drop-samples":
+        # A feature that varies in the probe may be constant in the samples that are kept.
+        scaling = replace(scaling, unsure=np.arange(matrix.width))
     if checkpoint is not None:
-        checkpoint.claim(_identity(belongs, k, plan, lanczos_options))
-    reader = _Reader(matrix, plan, progress, checkpoint)
-    p, name = matrix.shape[1], matrix.feature_name
+        checkpoint.claim(identity_of_run(belongs, k, plan, lanczos_options.seed, screening))
+    reader = Reader(matrix, plan, screening, probe, progress, checkpoint)
+    del probe
+    standardised = reader.standardise
     with blas.all_cores():
         if plan.method == "lanczos":
             options = vars(lanczos_options)
             leading = lanczos(
-                reader, scaling, p, k=k, h=h, feature_name=name, sparse=sparse, **options
+                reader,
+                scaling,
+                matrix.width,
+                k=k,
+                h=h,
+                standardise=standardised,
+                sparse=sparse,
+                **options,
             )
         elif plan.method == "tsqr":
-            tsqr = TSQR(scaling)
-            state = reader(Densified(tsqr) if sparse else tsqr)
-            leading = leading_of_triangle(state, scaling, k, name)
+            state = reader(_qr(scaling, sparse))
+            if screening.missing == "mean" and state.moments.missing.any():
+                # A QR cannot take in afterwards what only this read has shown.
+                mean = standardised(state.moments, scaling, np.ones(matrix.width)).mean
+                scaling = scaling.centred(mean)
+                state = reader(_qr(scaling, sparse))
+            leading = leading_of_triangle(state, scaling, k, standardised)
         else:
-            scatter = reader(SparseGram(scaling) if sparse else Gram(scaling))
-            leading = leading_of_gram(scatter, scaling, k, name)
+            gram = SparseGram if sparse else Gram
+            scatter = reader(gram(scaling, note_gaps=screening.missing == "mean"))
+            leading = leading_of_gram(scatter, scaling, k, standardised)
+    features = leading.features
+    if matrix.asked is not None:
+        features = features.of_all(matrix.asked, matrix.shape[1])
     if sparse and plan.method != "tsqr":
-        check_spread(leading.features, name)
+        check_spread(features, matrix.feature_name)
     check_unchanged(matrix, belongs["chunks"])
+    found = vars(leading) | {"features": features, "passes": reader.passes}
     factor = Factor(
-        **vars(leading),
-        sample=RowSample(reader.index, stack(reader.pieces)),
+        **found,
+        sample=reader.sample(features),
+        screening=screening,
         method=plan.method,
         precision=plan.precision,
         fingerprint=belongs,
@@ -301,6 +338,11 @@ def compute_factor(
     check_rank(k, factor)
     total = time.perf_counter() - began
     return factor, FactorSeconds(reader.seconds, total - reader.seconds)
+
+
+def _qr(scaling: Scaling, sparse: bool) -> Kernel[TSQRState]:
+    kernel = TSQR(scaling)
+    return Densified(kernel) if sparse else kernel
 
 
 def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> None:
@@ -315,74 +357,6 @@ def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> 
             f"its spread ({len(lost)} such features): sums over sparse data, which are not "
             "centred, lose too many digits.",
             "Say --method tsqr, which centres, or drop these features.",
-        )
-
-
-class _Reader:
-    """Reads all rows once for each kernel that it is given; the first read gathers the sample."""
-
-    def __init__(
-        self, matrix: Matrix, plan: Plan, progress: Progress, checkpoint: Checkpoint | None
-    ) -> None:
-        n, p = matrix.shape
-        self.matrix, self.plan, self.progress = matrix, plan, progress
-        self.checkpoint = checkpoint
-        self.client = active_client() if plan.cluster is not None else None
-        if self.client is not None:
-            progress.tell(f"cluster dashboard: {self.client.dashboard_link}")
-        self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
-        self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
-        self.pieces: list[NDArray[Any]] = []
-        self.passes = 0
-        self.seconds = 0.0
-
-    def __call__(self, kernel: Kernel[State]) -> State:
-        began = time.perf_counter()
-        self.passes += 1
-        self.progress.start(f"read {self.passes}", self.matrix.shape[0])
-        if self.passes == 1:
-            state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
-        else:
-            state = self._run(kernel)
-        self.seconds += time.perf_counter() - began
-        return state
-
-    def _run(self, kernel: Kernel[State]) -> State:
-        kept = self.checkpoint
-        return run_pass(
-            kernel,
-            self.rows,
-            self.plan.partitions,
-            threads=self.plan.threads,
-            client=self.client,
-            saved=None if kept is None else kept.of_pass(self.passes, kernel),
-            progress=self.progress.advance,
-        )
-
-
-def _identity(
-    belongs: dict[str, str], k: int, plan: Plan, lanczos_options: LanczosOptions
-) -> dict[str, str]:
-    """What the states of a run depend on: the data, and how they are read."""
-    lanczos_only = plan.method == "lanczos"
-    return {f"data {what}": value for what, value in belongs.items()} | {
-        "k": str(k) if lanczos_only else "any",
-        "method": plan.method,
-        "precision": plan.precision,
-        "seed": str(lanczos_options.seed) if lanczos_only else "any",
-        "rows of a block": str(plan.block_rows),
-        "blocks of a partition": str(plan.blocks_per_partition),
-    }
-
-
-def check_unchanged(matrix: Matrix, chunks: str) -> None:
-    """Raise BrokenError if the stored data are no longer those that the run began with."""
-    if not matrix.in_memory and _digest_of_chunks(matrix.inventory()[1:]) != chunks:
-        raise BrokenError(
-            "source_changed",
-            f"{matrix.source} was changed while it was being read: sizes or times of its chunks "
-            "differ.",
-            "Run again when nobody writes to it; a checkpoint of this run has to be removed.",
         )
 
 
@@ -417,29 +391,3 @@ def check_rank(k: int, factor: Factor) -> None:
         f"k is {k}, but the standardised data have rank {rank}.",
         f"Give --k {rank} or less.",
     )
-
-
-def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
-    """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
-    labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
-    metadata, *chunks = matrix.inventory()
-    parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
-    values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
-    return {
-        "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
-        "transforms": ", ".join(matrix.transforms) or "none",
-        "labels": _digest(repr(labels).encode()),
-        "values": _digest(*values),
-        "chunks": _digest_of_chunks(chunks),
-    }
-
-
-def _digest_of_chunks(chunks: list[str]) -> str:
-    return _digest("\n".join(chunks).encode())
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()[:16]

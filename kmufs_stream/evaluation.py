@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from kmufs_stream.measures import (
 )
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import correlation_matrix
+from kmufs_stream.screening import standardise
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.matrix import dense, densified, plain
@@ -195,7 +197,9 @@ def evaluate(
 
     scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
     scatter = read(Gram(scaling), "correlations")
-    _, correlation = correlation_matrix(scatter, scaling, read.matrix.feature_name)
+    _, correlation = correlation_matrix(
+        scatter, scaling, partial(standardise, feature_name=read.matrix.feature_name)
+    )
     found = kmeans(read.matrix, standard, k, read.plan, starts=starts, seed=seed, progress=progress)
     full_cost = None
     if read_all is None:

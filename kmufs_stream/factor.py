@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream.streaming.kernels import Moments
-from kmufs_stream.streaming.scaling import Precision, Scaling
+from kmufs_stream.screening import Screening, Standardised
+from kmufs_stream.streaming.scaling import Precision
 
-CONSTANT = "constant"
-NAMED_AT_MOST = 5
 SAMPLE_BLOCK = 2**20  # numbers in a block of the row sample
 
 
@@ -24,30 +21,13 @@ class RowSample:
 
     Attributes
     ----------
-    index : (m,) int64, ascending row numbers.
-    values : (m, p) the rows, all features, in the source's dtype.
+    index : (m,) int64, ascending row numbers; rows dropped for missing values are left out.
+    values : (m, p) the rows, all features, in the source's dtype; what is missing is NaN, or its
+        feature's mean where that stands in.
     """
 
     index: NDArray[np.int64]
     values: NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Standardised:
-    """The features that carry something, with what standardises them.
-
-    Attributes
-    ----------
-    mean, std : (p,) float64, in the units of the data, ddof 0.
-    usable : (u,) int64, ascending source indices of the features kept.
-    excluded : reason to ascending source indices of the features left out.
-    """
-
-    samples: int
-    mean: NDArray[np.float64]
-    std: NDArray[np.float64]
-    usable: NDArray[np.int64]
-    excluded: dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -115,12 +95,14 @@ class Factor(Leading):
     Attributes
     ----------
     sample : uniform sample of rows.
+    screening : what became of missing values and of features that hardly vary.
     method : ``gram``, ``tsqr`` or ``lanczos``.
     precision : of the products of blocks.
     fingerprint : of the data that it belongs to.
     """
 
     sample: RowSample
+    screening: Screening
     method: str
     precision: Precision
     fingerprint: dict[str, str]
@@ -173,62 +155,6 @@ def components_for(k: int, usable: int) -> int:
 def score_tolerance(precision: Precision) -> float:
     """Scores closer than this are ties: what rounding alone may make of equal features."""
     return 1e-6 if precision == "float32" else 1e-12
-
-
-def standardise(
-    moments: Moments,
-    scaling: Scaling,
-    variance: NDArray[np.float64],
-    feature_name: Callable[[int], str],
-) -> Standardised:
-    """Means, standard deviations and usable features from merged moments.
-
-    Parameters
-    ----------
-    variance : (p,) variances of (x - shift) / scale, ddof 0.
-
-    Raises RequestError where values are missing or infinite, all features are constant, there are
-    fewer than two samples, or a variance is beyond what float64 holds.
-    """
-    if moments.count < 2:
-        raise RequestError(
-            "too_few_samples",
-            f"The data have {moments.count} samples.",
-            "Standardising needs at least two.",
-        )
-    if not moments.valid:
-        bad = np.flatnonzero(moments.invalid)
-        first = [f"{feature_name(i)}: {moments.invalid[i]}" for i in bad[:NAMED_AT_MOST]]
-        more = f", and {len(bad) - len(first)} features more" if len(bad) > len(first) else ""
-        raise RequestError(
-            "not_finite",
-            f"{moments.invalid.sum()} values in {len(bad)} of {len(moments.invalid)} features are "
-            f"NaN or infinite ({', '.join(first)}{more}).",
-            "Fill or drop them first; policies for missing values are planned.",
-        )
-    constant = np.zeros(len(moments.invalid), bool)
-    constant[scaling.unsure] = moments.low == moments.high
-    if constant.all():
-        raise RequestError(
-            "all_constant",
-            f"All {len(constant)} features are constant.",
-            "Features that vary are needed.",
-        )
-    usable = np.flatnonzero(~constant)
-    std = scaling.scale * np.sqrt(variance)
-    lost = usable[~(np.isfinite(std[usable]) & (std[usable] > 0))]
-    if len(lost):
-        raise RequestError(
-            "range",
-            f"The variance of {feature_name(int(lost[0]))} is beyond double precision "
-            f"(values near {scaling.shift[lost[0]]:g}, in units of {scaling.scale[lost[0]]:g}).",
-            "Rescale or drop that feature.",
-        )
-    mean = scaling.shift + scaling.scale * (moments.total / moments.count)
-    mean[constant] = moments.low[moments.low == moments.high]
-    std[constant] = 0.0
-    excluded = {CONSTANT: np.flatnonzero(constant)} if constant.any() else {}
-    return Standardised(moments.count, mean, std, usable, excluded)
 
 
 def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

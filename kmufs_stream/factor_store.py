@@ -13,13 +13,14 @@ import xarray as xr
 import zarr
 
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor, RowSample, Standardised
+from kmufs_stream.factor import Factor, RowSample
 from kmufs_stream.output import check_output, new_store
+from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly, written_quietly
 
 FORMAT = "kmufs-factor"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def save_factor(factor: Factor, out: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -36,6 +37,8 @@ def save_factor(factor: Factor, out: str | os.PathLike[str], *, overwrite: bool 
         "usable": ("usable", features.usable),
         "mean": ("feature", features.mean),
         "std": ("feature", features.std),
+        "missing": ("feature", features.missing),
+        "dropped": ("dropped", features.dropped),
         "sample_index": ("row", factor.sample.index),
         "sample": (("row", "feature"), factor.sample.values),
     }
@@ -50,6 +53,7 @@ def save_factor(factor: Factor, out: str | os.PathLike[str], *, overwrite: bool 
         "score_error": factor.score_error,
         "settled": factor.settled,
         "last_change": factor.last_change if np.isfinite(factor.last_change) else None,
+        "screening": vars(factor.screening),
         "method": factor.method,
         "precision": factor.precision,
         "passes": factor.passes,
@@ -104,6 +108,8 @@ def load_factor(path: str | os.PathLike[str]) -> Factor:
             samples=int(attrs["samples"]),
             mean=stored["mean"].values,
             std=stored["std"].values,
+            missing=stored["missing"].values,
+            dropped=stored["dropped"].values,
             usable=stored["usable"].values,
             excluded={r: np.asarray(i, dtype=np.int64) for r, i in excluded.items()},
         ),
@@ -115,6 +121,7 @@ def load_factor(path: str | os.PathLike[str]) -> Factor:
         last_change=np.inf if attrs["last_change"] is None else float(attrs["last_change"]),
         correlation=stored["correlation"].values if "correlation" in stored else None,
         sample=RowSample(stored["sample_index"].values, stored["sample"].values),
+        screening=Screening(**attrs["screening"]),
         method=str(attrs["method"]),
         precision=attrs["precision"],
         passes=int(attrs["passes"]),

@@ -47,6 +47,7 @@ class Selection:
     scores : (h,) float64, a_i of the selected: the share of a feature's variance that the
         leading k components explain.
     ranks : (h,) int64, 1 = highest score among the selected.
+    kept : int64 source indices of those that had to be chosen.
     objective, optimum : Tr(S^T A S) of this choice, and the largest that any choice has.
     ambiguous : int64 source indices of the features whose score is as near to the h-th highest
         as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
@@ -62,6 +63,7 @@ class Selection:
     labels: list[str | int | float | bool] | None
     scores: NDArray[np.float64]
     ranks: NDArray[np.int64]
+    kept: NDArray[np.int64]
     objective: float
     optimum: float
     ambiguous: NDArray[np.int64]
@@ -115,6 +117,7 @@ class Selection:
                 None if solution.primal_residuals is None else list(solution.primal_residuals)
             ),
             "ambiguous": self.ambiguous.tolist(),
+            "kept": self.kept.tolist(),
             "k": self.k,
             "h": self.h,
             "solver": self.solver,
@@ -127,6 +130,9 @@ class Selection:
             "last_change": self.factor.last_change if self.factor.passes > 1 else None,
             "residuals": self.factor.residuals.tolist(),
             "samples": features.samples,
+            "samples_dropped": len(features.dropped),
+            "missing": self.factor.screening.missing,
+            "missing_values": int(features.missing[features.usable].sum()),
             "features": self.matrix.shape[1],
             "usable": len(features.usable),
             "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
@@ -161,6 +167,10 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "settled": int(factor.settled),
         "score_error": factor.score_error,
         "samples": features.samples,
+        "samples_dropped": len(features.dropped),
+        **vars(factor.screening),
+        "missing_values": int(features.missing[features.usable].sum()),
+        "kept": len(result.kept),
         "features": result.matrix.shape[1],
         **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
         "source": result.matrix.source,
@@ -218,6 +228,7 @@ def _all_features(result: Selection) -> xr.Dataset:
             "excluded": (dim, reasons),
             "mean": (dim, features.mean),
             "std": (dim, features.std),
+            "missing": (dim, features.missing),
         }
     )
     labels = result.matrix.labels

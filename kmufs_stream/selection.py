@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,19 +19,19 @@ from kmufs_stream.decomposition import (
     LanczosOptions,
     check_k,
     check_rank,
-    check_unchanged,
     checkpoint_for,
     compute_factor,
-    fingerprint,
     inputs_of,
     plan_for,
 )
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
+from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
+from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import (
     Solution,
     admm,
@@ -50,10 +50,10 @@ from kmufs_stream.solvers import (
 )
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
+from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.plan import Demand, Plan
 from kmufs_stream.streaming.sample import sample_size
-from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.subset import write_result
 
 
@@ -117,8 +117,10 @@ def select(
     anndata_out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     selection_only: bool = False,
+    keep: str | Sequence[str] | None = None,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
@@ -143,7 +145,9 @@ def select(
         more in the table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
     overwrite : replace an existing result once the new one is complete.
     selection_only : write indices, scores and diagnostics, copy no data.
-    method, lanczos, memory, threads, precision, checkpoint, resume : see
+    keep : labels, patterns or ``@FILE``, as of :func:`kmufs_stream.open_matrix`, of features that
+        are always chosen, in place of the lowest scores among what the solver chose.
+    method, lanczos, screening, memory, threads, precision, checkpoint, resume : see
         :func:`kmufs_stream.decompose`; an active Dask client is used as there.
 
     Raises
@@ -155,6 +159,7 @@ def select(
     matrix = open_matrix(data)
     paths = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
+    wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "--keep"))
     if isinstance(factor, str | os.PathLike):
         paths.append(Path(factor))
         factor = load_factor(paths[-1])
@@ -167,6 +172,7 @@ def select(
         selection_only=selection_only,
         method=method,
         lanczos=lanczos,
+        screening=screening,
         memory=memory,
         threads=threads,
         precision=precision,
@@ -191,7 +197,9 @@ def select(
             annotated=annotated,
             overwrite=overwrite,
             selection_only=selection_only,
+            wanted=wanted,
             lanczos=lanczos,
+            screening=screening,
             checkpoint=kept,
             began=began,
             progress=progress,
@@ -211,17 +219,29 @@ def _select(
     annotated: Path | None,
     overwrite: bool,
     selection_only: bool,
+    wanted: NDArray[np.int64] | None,
     lanczos: LanczosOptions,
+    screening: Screening | None,
     checkpoint: Checkpoint | None,
     began: float,
     progress: Progress,
 ) -> Selection:
     """Run what :func:`select` has planned."""
     if factor is None:
-        factor, spent = compute_factor(matrix, k, h, plan, lanczos, progress, checkpoint)
+        factor, spent = compute_factor(
+            matrix,
+            k,
+            h if wanted is None else None,
+            plan,
+            lanczos,
+            screening or Screening(),
+            progress,
+            checkpoint,
+        )
         read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
         check_belongs(factor, matrix)
+        check_screening(factor, screening)
         check_k(k, len(factor.singular_values), "components in this factor")
         check_rank(k, factor)
         read, decomposed, passes = time.perf_counter() - began, 0.0, 0
@@ -230,10 +250,17 @@ def _select(
     progress.start("solving", 0)
     solution = solve(factor, k, h, solver, options)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
+    kept = np.empty(0, np.int64)
+    if wanted is not None:
+        kept = usable_positions(factor, matrix, wanted, h)
+        solution = replace(solution, selected=with_kept(solution.selected, kept, scores, h))
     chosen = scores[solution.selected]
     ranks = np.empty(h, np.int64)
     ranks[ranking(chosen, factor.tie)] = np.arange(1, h + 1)
     solved = time.perf_counter()
+    if len(factor.features.dropped):
+        rows = np.delete(np.arange(matrix.shape[0]), factor.features.dropped)
+        matrix = keep_samples(matrix, rows)
     selected = factor.features.usable[solution.selected]
     labels = None if matrix.labels is None else [plain(x) for x in matrix.labels[selected]]
     parameters: dict[str, float | int] = {}
@@ -249,6 +276,7 @@ def _select(
         labels=labels,
         scores=chosen,
         ranks=ranks,
+        kept=factor.features.usable[kept],
         objective=float(chosen.sum()),
         optimum=float(np.sort(scores)[-h:].sum()),
         every_score=scores,
@@ -291,15 +319,16 @@ def plan_selection(
     selection_only: bool = False,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
 ) -> Plan:
     """What :func:`select` would run, and its predicted peak memory; nothing is computed."""
     check_solver(solver)
-    n, p = matrix.shape
+    n, p = matrix.shape[0], matrix.width
     check_h(h, p)
-    sampled = sample_size(n, p * matrix.dtype.itemsize)
+    sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)
     demand = Demand(
         h=h,
         solver_bytes=SOLVERS[solver](p, k, h, sampled),
@@ -309,7 +338,8 @@ def plan_selection(
         threads=threads,
         precision=precision,
     )
-    return plan_for(matrix, k, demand, lanczos or LanczosOptions(), factor)
+    lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
+    return plan_for(matrix, k, demand, lanczos, screening, factor)
 
 
 def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> Solution:
@@ -374,32 +404,39 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
         )
 
 
-DIFFERENCES = {
-    "shape": "its shape is {kept}, that of the data {found}",
-    "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
-    "labels": "the features have other labels",
-    "values": "the metadata or the values of the rows compared are others",
-    "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
-}
-
-
-def check_belongs(factor: Factor, matrix: Matrix) -> None:
-    """Refuse a factor of other data."""
-    n, p = matrix.shape
-    ours = {"shape": f"{n} x {p}"}
-    if n and factor.fingerprint["shape"] == ours["shape"]:
-        ours = fingerprint(matrix, read_probe(matrix))
-    for what, found in ours.items():
-        kept = factor.fingerprint.get(what)
-        if kept != found:
-            why = DIFFERENCES[what].format(kept=kept, found=found)
+def usable_positions(
+    factor: Factor, matrix: Matrix, wanted: NDArray[np.int64], h: int
+) -> NDArray[np.int64]:
+    """Where the features to keep are among the usable ones."""
+    features = factor.features
+    for reason, index in features.excluded.items():
+        lost = np.intersect1d(wanted, index)
+        if len(lost):
             raise RequestError(
-                "wrong_factor",
-                f"The factor does not belong to {matrix.source}: {why}.",
-                "Give the same --transform."
-                if what == "transforms"
-                else "Decompose these data again.",
+                "bad_keep",
+                f"--keep asks for {matrix.feature_name(int(lost[0]))}, which is left out: "
+                f"{reason.replace('_', ' ')}.",
+                "Leave it out of --keep.",
             )
+    if len(wanted) > h:
+        raise RequestError(
+            "bad_keep",
+            f"--keep asks for {len(wanted)} features, h is {h}.",
+            f"Give --h {len(wanted)} or more, or keep fewer.",
+        )
+    return np.searchsorted(features.usable, wanted)
+
+
+def with_kept(
+    selected: NDArray[np.int64], kept: NDArray[np.int64], scores: NDArray[np.float64], h: int
+) -> NDArray[np.int64]:
+    """The kept features and the best of the others that were selected, h in all, ascending.
+
+    Of the model's optimum this makes the best choice that holds the kept ones.
+    """
+    others = np.setdiff1d(selected, kept)
+    best = others[ranking(scores[others], 0.0)][: h - len(kept)]
+    return np.sort(np.concatenate([kept, best]))
 
 
 def ambiguous_at(scores: NDArray[np.float64], h: int, error: float) -> NDArray[np.int64]:

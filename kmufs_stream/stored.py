@@ -120,12 +120,14 @@ def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
         matrix = open_matrix(
             source,
             variable=str(data[0]),
-            feature_dim=str(root["feature_index"].dims[0]),
+            feature_dims=str(root["feature_index"].dims[0]),
         )
     return StoredSelection(
         k=int(root.attrs["k"]),
         selected=root["feature_index"].values.astype(np.int64),
-        standard=Standard(every["mean"].values, np.where(usable, every["std"].values, 0.0)),
+        standard=Standard(
+            np.nan_to_num(every["mean"].values), np.where(usable, every["std"].values, 0.0)
+        ),
         samples=int(root.attrs["samples"]),
         source=source,
         matrix=matrix,
@@ -161,4 +163,6 @@ def restricted(matrix: Matrix, columns: NDArray[np.int64]) -> Matrix:
         frame=frame,
         labels=None if matrix.labels is None else matrix.labels[columns],
         in_memory=False,
+        chunk_cells=0,
+        asked=None,
     )

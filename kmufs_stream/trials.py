@@ -20,6 +20,7 @@ from kmufs_stream.factor import Factor
 from kmufs_stream.factor_store import is_factor, load_factor
 from kmufs_stream.measures import mean_correlation
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.screening import Screening
 from kmufs_stream.selection import AdmmOptions, check_h, check_solver, plan_selection, solve
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import open_matrix
@@ -106,6 +107,7 @@ def sweep(
     options: AdmmOptions | None = None,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
@@ -120,8 +122,8 @@ def sweep(
     k : numbers of clusters; by default the one that the spectrum suggests.
     h : numbers of features; by default a dozen, up to 300, each larger by the same factor.
     solvers, options : see :func:`kmufs_stream.select`.
-    method, lanczos, memory, threads, precision : see :func:`kmufs_stream.decompose`; of no
-        meaning for a factor.
+    method, lanczos, screening, memory, threads, precision : see
+        :func:`kmufs_stream.decompose`; of no meaning for a factor.
 
     Raises
     ------
@@ -141,8 +143,8 @@ def sweep(
         factor = data
     else:
         matrix = open_matrix(data)
-        lanczos = lanczos or LanczosOptions()
-        p = matrix.shape[1]
+        lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
+        p = matrix.width
         most = max(k) if k is not None else min(SPECTRUM_K, p)
         plans = [
             plan_selection(
@@ -153,6 +155,7 @@ def sweep(
                 selection_only=True,
                 method=method,
                 lanczos=lanczos,
+                screening=screening,
                 memory=memory,
                 threads=threads,
                 precision=precision,
@@ -160,7 +163,7 @@ def sweep(
             for solver in solvers
         ]
         plan = max(plans, key=lambda plan: plan.peak)
-        factor, _ = compute_factor(matrix, most, None, plan, lanczos, progress)
+        factor, _ = compute_factor(matrix, most, None, plan, lanczos, screening, progress)
         passes = factor.passes
     suggestion = suggest_k(factor)
     if k is None:

@@ -178,7 +178,7 @@ def test_a_selection_without_data_needs_the_table(tmp_path: Path) -> None:
 
 def test_transposed_tables(tmp_path: Path) -> None:
     array = clustered()
-    turned = open_matrix(array.T, sample_dim="cell")
+    turned = open_matrix(array.T, sample_dims="cell")
     select(turned, K, H, out=tmp_path / "turned.zarr")
     select(array, K, H, out=tmp_path / "straight.zarr")
     a = evaluate(tmp_path / "turned.zarr", labels="kind", data=turned)

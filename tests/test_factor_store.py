@@ -23,6 +23,7 @@ from kmufs_stream import (
     save_factor,
     select,
 )
+from kmufs_stream.factor_store import FORMAT_VERSION
 from kmufs_stream.streaming.scaling import probe_starts
 
 X = planted(300, 12)
@@ -68,7 +69,7 @@ def test_xarray_opens_it_without_warning(tmp_path: Path) -> None:
     with no_warnings(), xr.open_zarr(tmp_path / "f.zarr") as opened:
         assert opened["components"].shape == (12, 7)
         assert opened.attrs["format"] == "kmufs-factor"
-        assert opened.attrs["format_version"] == 1
+        assert opened.attrs["format_version"] == FORMAT_VERSION
 
 
 def test_any_k_and_h_without_reading_more_than_the_probe(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def break_factor(path: Path, what: str) -> Path:
         return path.with_name("empty")
     save_factor(decompose(X, 2), path)
     if what == "version":
-        zarr.open_group(path).attrs["format_version"] = 2
+        zarr.open_group(path).attrs["format_version"] = FORMAT_VERSION + 1
         zarr.consolidate_metadata(path)
     if what == "truncated":
         text = (path / "zarr.json").read_text()
@@ -195,7 +196,11 @@ def break_factor(path: Path, what: str) -> Path:
         ("other store", "not_a_factor", "x.zarr"),
         ("result", "not_a_factor", "is not a factor"),
         ("folder", "not_a_factor", "cannot be read as a factor"),
-        ("version", "factor_format", "format 2, this version reads 1"),
+        (
+            "version",
+            "factor_format",
+            f"format {FORMAT_VERSION + 1}, this version reads {FORMAT_VERSION}",
+        ),
         ("truncated", "not_a_factor", "cannot be read as a factor"),
     ],
 )

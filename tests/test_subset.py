@@ -73,7 +73,7 @@ def test_values_coordinates_and_attributes_along_the_features(
         shards=shards,
         attrs={"title": "of the whole"},
     )
-    matrix = open_matrix(path, feature_dim="gene")
+    matrix = open_matrix(path, feature_dims="gene")
     chosen = select(matrix, K, H, out=tmp_path / "out.zarr")
     found = check_values(array, tmp_path / "out.zarr", chosen.selected)
     assert found["counts"].attrs == {"units": "1", "comment": "of the data"}
@@ -152,7 +152,7 @@ def test_any_chunks_are_copied_exactly(
     path = write_bare(folder / "x.zarr", stored, chunks=grid, zarr_format=zarr_format)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "OUTPUT_CHUNK_BYTES", rows * H * 8)
-        matrix = open_matrix(path, sample_dim="feature" if transposed else None)
+        matrix = open_matrix(path, sample_dims="feature" if transposed else None)
         chosen = select(matrix, 1, H, solver="exact", out=folder / "out.zarr")
     found = opened(folder / "out.zarr")["data"].values
     np.testing.assert_array_equal(found.T if transposed else found, whole[:, chosen.selected])

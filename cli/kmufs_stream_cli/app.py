@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import warnings
@@ -86,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings(), interrupt.raised():
             if not debug:
                 warnings.simplefilter("ignore")  # nothing in them that a user can act on
+                # zarr leaves tasks behind when one fails; asyncio prints their tracebacks.
+                logging.getLogger("asyncio").setLevel(logging.CRITICAL)
             command = typer.main.get_command(app)
             done = command.main(arguments or ["--help"], prog_name=NAME, standalone_mode=False)
         code = done if isinstance(done, int) else 0

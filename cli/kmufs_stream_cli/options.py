@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 STORE = "What the data are"
+PART = "What takes part"
 RESOURCES = "Resources"
 OUTPUT = "Output"
 FACTOR = "Factor"
@@ -16,7 +17,7 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Zarr store (a folder): array, group or dataset; AnnData in Zarr or .h5ad.",
+        help="Zarr store (a folder, or zipped): array, group or dataset; AnnData in Zarr or .h5ad.",
     ),
 ]
 K = Annotated[int, typer.Option("--k", help="Number of clusters.")]
@@ -27,7 +28,7 @@ Variable = Annotated[
     typer.Option(
         "--variable",
         metavar="NAME",
-        help="The 2-d variable; needed where the store holds several.",
+        help="The variable; needed where the store holds several.",
         rich_help_panel=STORE,
     ),
 ]
@@ -37,21 +38,30 @@ Group = Annotated[
         "--group", metavar="PATH", help="Group of the store to look in.", rich_help_panel=STORE
     ),
 ]
-FeatureDim = Annotated[
+SampleDims = Annotated[
     str | None,
     typer.Option(
-        "--feature-dim",
-        metavar="NAME",
-        help="Dimension that holds the features; the second by default.",
+        "--sample-dims",
+        metavar="NAME,...",
+        help="Dimensions that hold the samples, stacked where several; of two, the first by "
+        "default.",
         rich_help_panel=STORE,
     ),
 ]
-SampleDim = Annotated[
+FeatureDims = Annotated[
     str | None,
     typer.Option(
-        "--sample-dim",
-        metavar="NAME",
-        help="Dimension that holds the samples; the first by default.",
+        "--feature-dims",
+        metavar="NAME,...",
+        help="Dimensions that hold the features; those not in --sample-dims by default.",
+        rich_help_panel=STORE,
+    ),
+]
+FeaturesFromVariables = Annotated[
+    bool,
+    typer.Option(
+        "--features-from-variables",
+        help="Every variable of the dataset, along the same dimensions, is a feature.",
         rich_help_panel=STORE,
     ),
 ]
@@ -103,6 +113,62 @@ Retries = Annotated[
         metavar="N",
         help="How often a chunk whose reading fails is asked for again.",
         rich_help_panel=STORE,
+    ),
+]
+
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--features",
+        metavar="PATTERN",
+        help="Only features whose label meets it, like 'MT-*', or is a line of @FILE; may be "
+        "repeated.",
+        rich_help_panel=PART,
+    ),
+]
+ExcludeFeatures = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-features",
+        metavar="PATTERN",
+        help="No features whose label meets it; may be repeated.",
+        rich_help_panel=PART,
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help="Only samples whose coordinates meet it, like \"batch == 'b1' and depth > 10\".",
+        rich_help_panel=PART,
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        "--missing",
+        metavar="raise|drop-features|drop-samples|mean",
+        help="What to do about missing values; features that have none but these are left out "
+        "anyway.",
+        rich_help_panel=PART,
+    ),
+]
+MinStd = Annotated[
+    float,
+    typer.Option(
+        "--min-std",
+        help="Leave out features of a smaller standard deviation.",
+        rich_help_panel=PART,
+    ),
+]
+MinNonzero = Annotated[
+    float,
+    typer.Option(
+        "--min-nonzero",
+        metavar="FRACTION",
+        help="Leave out features that are not 0 in fewer of the samples.",
+        rich_help_panel=PART,
     ),
 ]
 
@@ -214,6 +280,15 @@ FactorPath = Annotated[
         metavar="PATH",
         help="Factor of these data, from decompose: they are then not read for it.",
         rich_help_panel=FACTOR,
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep",
+        metavar="PATTERN",
+        help="Features that are always chosen, in place of the lowest scores; may be repeated.",
+        rich_help_panel=SOLVER,
     ),
 ]
 SelectionOnly = Annotated[

@@ -69,7 +69,7 @@ def excluded(reasons: Mapping[str, Sequence[int]], name: Mapping[int, str]) -> s
     for reason, index in reasons.items():
         first = ", ".join(name.get(i, str(i)) for i in index[:NAMED])
         more = ", ..." if len(index) > NAMED else ""
-        said.append(f"{len(index):,} {reason} ({first}{more})")
+        said.append(f"{len(index):,} {reason.replace('_', ' ')} ({first}{more})")
     return "; ".join(said) or "none"
 
 

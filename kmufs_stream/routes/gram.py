@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from kmufs_stream.factor import (
     Leading,
-    Standardised,
     components_for,
     orient_columns,
-    standardise,
 )
-from kmufs_stream.streaming.kernels import GramState
+from kmufs_stream.screening import Standardised, Standardiser
+from kmufs_stream.streaming.kernels import Gaps, GramState
 from kmufs_stream.streaming.scaling import Scaling
 
 
 def leading_of_gram(
-    state: GramState, scaling: Scaling, k: int, feature_name: Callable[[int], str]
+    state: GramState, scaling: Scaling, k: int, standardise: Standardiser
 ) -> Leading:
     """The leading components for k clusters from a merged Gram state, whose scatter is used up.
 
     Raises RequestError as ``standardise()`` does. O(u^3), three matrices of u^2.
     """
-    features, correlation = correlation_matrix(state, scaling, feature_name)
+    features, correlation = correlation_matrix(state, scaling, standardise)
     r = components_for(k, len(features.usable))
     values, components, residuals = leading_eigenpairs(correlation, r)
     singular_values = np.sqrt(features.samples * values)
@@ -36,16 +33,18 @@ def leading_of_gram(
 
 
 def correlation_matrix(
-    state: GramState, scaling: Scaling, feature_name: Callable[[int], str]
+    state: GramState, scaling: Scaling, standardise: Standardiser
 ) -> tuple[Standardised, NDArray[np.float64]]:
     """The correlation matrix of the usable features; the state's scatter is used up."""
     matrix, moments = state.scatter, state.moments
     count = max(moments.count, 1)
     centre = moments.total / count
+    if state.gaps is not None:
+        centre = _fill_gaps(state, state.gaps)
     matrix /= count
     for row, c in zip(matrix, centre, strict=True):
         row -= c * centre
-    features = standardise(moments, scaling, np.maximum(matrix.diagonal(), 0.0), feature_name)
+    features = standardise(moments, scaling, np.maximum(matrix.diagonal(), 0.0))
     if len(features.usable) < len(matrix):
         matrix = matrix[np.ix_(features.usable, features.usable)]
     inverse = 1.0 / np.sqrt(matrix.diagonal())
@@ -53,6 +52,21 @@ def correlation_matrix(
     matrix *= inverse[:, None]
     np.fill_diagonal(matrix, 1.0)
     return features, matrix
+
+
+def _fill_gaps(state: GramState, gaps: Gaps) -> NDArray[np.float64]:
+    """Put the mean where values are missing into the scatter; returns the mean.
+
+    (b + V m)^T (b + V m) = b^T b + m V^T b + (m V^T b)^T + m V^T V m, with m diagonal.
+    """
+    mean = state.moments.total / np.maximum(state.moments.present, 1)
+    gaps.values *= mean[:, None]
+    gaps.counts *= mean
+    for row, values, counts, m in zip(state.scatter, gaps.values, gaps.counts, mean, strict=True):
+        row += values
+        row += m * counts
+    state.scatter += gaps.values.T
+    return mean
 
 
 def leading_eigenpairs(

@@ -13,7 +13,6 @@ decomposition" (2015).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,13 +23,12 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.factor import (
     Leading,
-    Standardised,
     components_for,
     orient_columns,
     score_tolerance,
-    standardise,
 )
-from kmufs_stream.streaming.kernels import Kernel, State
+from kmufs_stream.screening import ALL_MISSING, CONSTANT, Standardised, Standardiser
+from kmufs_stream.streaming.kernels import Kernel, Moments, State
 from kmufs_stream.streaming.products import Product, StartProduct, StartState
 from kmufs_stream.streaming.scaling import Floats, Precision, Scaling
 from kmufs_stream.streaming.sparse import SparseProduct, SparseStartProduct
@@ -100,7 +98,7 @@ def lanczos(
     tol: float,
     max_passes: int,
     seed: int,
-    feature_name: Callable[[int], str],
+    standardise: Standardiser,
     block: int | None = None,
     sparse: bool = False,
 ) -> Leading:
@@ -115,7 +113,8 @@ def lanczos(
         settle. None: all have to.
     tol : a score has settled when its change over one step, and the estimate of its error, are
         below this.
-    max_passes : reads at most; at least 1.
+    max_passes : reads at most; at least 1, and 2 where features are left out that vary, or means
+        stand in for missing values, since one read then only shows which.
     seed : of the random vectors.
     block : columns of a block, ``product_block_columns(k)`` by default. One read finds no more
         components than that, should it be the only one.
@@ -133,15 +132,26 @@ def lanczos(
     start = np.eye(p) if width == p else rng.standard_normal((width, p))
     start = start.astype(scaling.precision)
     state = run((SparseStartProduct if sparse else StartProduct)(scaling, start))
-    features, vectors, images = _start(state, scaling, start, feature_name)
+    features, vectors, images = _start(state, scaling, start, standardise)
     precision = scaling.precision if state.moments.held else "float64"
+    reads = 1
+    if not _covers(features, state.moments):
+        # That read was also of features that are left out, or without the means of what is
+        # missing: start again, on what it has shown.
+        reads = 2
+        scaling = scaling if sparse else scaling.centred(features.mean)
+        u = len(features.usable)
+        drawn = rng.standard_normal((u, min(width, u)))
+        vectors = np.asarray(np.linalg.qr(drawn)[0], np.float64)
+        images = _images(run, vectors, features, scaling, precision, sparse)
     shifted = None if not sparse and _plain(features, precision) else scaling
     del state, start
 
+    max_passes = max(max_passes, reads)
     space = Krylov(vectors, width, max_passes, float(np.finfo(scaling.precision).eps), rng)
     r = components_for(k, len(features.usable))
     scores: Float | None = None
-    for passes in range(1, max_passes + 1):
+    for passes in range(reads, max_passes + 1):
         space.extend(images)
         ritz = RitzPairs.of(space, r)
         previous, scores = scores, ritz.scores(k)
@@ -171,7 +181,7 @@ def _start(
     state: StartState,
     scaling: Scaling,
     start: Floats,
-    feature_name: Callable[[int], str],
+    standardise: Standardiser,
 ) -> tuple[Standardised, Float, Float]:
     """From the first read: orthonormal vectors, (u, b), and their images under C.
 
@@ -179,9 +189,10 @@ def _start(
     C = D (B^T B / n - m m^T) D, so G in the coordinates of b stands for D^-1 G in those of C.
     """
     count = max(state.moments.count, 1)
-    mean = state.moments.total / count
-    variance = np.maximum(state.squares / count - mean**2, 0.0)
-    features = standardise(state.moments, scaling, variance, feature_name)
+    mean = state.moments.total / np.maximum(state.moments.present, 1)
+    share = state.moments.present / count
+    variance = np.maximum(state.squares / count - share * mean**2, 0.0)
+    features = standardise(state.moments, scaling, variance)
     usable = features.usable
     std = np.sqrt(variance[usable])
     drawn = start.astype(np.float64)
@@ -196,11 +207,20 @@ def _start(
     return features, left[:, clear], images @ (right[clear].T / weights[clear])
 
 
+def _covers(features: Standardised, moments: Moments) -> bool:
+    """Whether the first read's product is one with C: all that varies is in it, as it counts."""
+    without = set(features.excluded) <= {ALL_MISSING, CONSTANT}
+    return without and not moments.missing[features.usable].any()
+
+
 def _plain(features: Standardised, precision: Precision) -> bool:
     """Whether products may take the values as they are, neither shifted nor scaled."""
+    if features.missing.any():
+        return False
+    reach = np.abs(features.mean) + features.std * np.sqrt(features.samples)
     mean, std = np.abs(features.mean[features.usable]), features.std[features.usable]
-    reach = mean + std * np.sqrt(features.samples)  # no value lies further from 0
     near = bool((mean <= MEAN_REACH[precision] * std).all())
+    # No value lies further from 0 than its feature's reach.
     return near and float(reach.max()) <= RANGE_REACH and float(std.min()) >= 1 / RANGE_REACH
 
 
@@ -221,10 +241,12 @@ def _images(
     block[:, usable] = (vectors / std[:, None]).T
     # From the rounded block: what is subtracted is then the mean of what is projected.
     centre = block[:, usable].astype(np.float64) @ mean[usable]
+    gaps = bool(features.missing.any())
     if sparse and scaling is not None:
-        state = run(SparseProduct(block, centre, scaling))
+        fill = np.nan_to_num(features.mean) if gaps else None
+        state = run(SparseProduct(block, centre, scaling, fill))
     else:
-        state = run(Product(block, centre, scaling))
+        state = run(Product(block, centre, scaling, gaps))
     if not np.isfinite(state.product).all():
         raise BrokenError(
             "changed",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -12,8 +10,8 @@ from kmufs_stream.factor import (
     Leading,
     components_for,
     orient_columns,
-    standardise,
 )
+from kmufs_stream.screening import Standardiser
 from kmufs_stream.streaming.scaling import Scaling
 from kmufs_stream.streaming.tsqr import TSQRState
 
@@ -21,7 +19,7 @@ Float = NDArray[np.float64]
 
 
 def leading_of_triangle(
-    state: TSQRState, scaling: Scaling, k: int, feature_name: Callable[[int], str]
+    state: TSQRState, scaling: Scaling, k: int, standardise: Standardiser
 ) -> Leading:
     """The leading components for k clusters from a merged state.
 
@@ -41,7 +39,7 @@ def leading_of_triangle(
     norms = _column_norms(triangle)
     count = max(state.moments.count, 1)
     variance = (norms / np.sqrt(count)) ** 2
-    features = standardise(state.moments, scaling, variance, feature_name)
+    features = standardise(state.moments, scaling, variance)
     usable = features.usable
     scaled = triangle[:, usable] * (np.sqrt(count) / norms[usable])
     u = len(usable)

@@ -14,7 +14,9 @@ import zarr
 from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
-from kmufs_stream.sources.memory import open_bare, open_dataarray
+from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset
+from kmufs_stream.sources.restrict import ask_features, keep_samples, samples_where
+from kmufs_stream.sources.stacking import Names
 from kmufs_stream.sources.store import open_array, open_store
 from kmufs_stream.sources.sturdy import RETRIES
 from kmufs_stream.sources.transforms import transformed
@@ -27,25 +29,32 @@ def open_matrix(
     *,
     variable: str | None = None,
     group: str | None = None,
-    sample_dim: str | None = None,
-    feature_dim: str | None = None,
+    sample_dims: str | Sequence[str] | None = None,
+    feature_dims: str | Sequence[str] | None = None,
+    features_from_variables: bool = False,
     layer: str | None = None,
     raw: bool = False,
     feature_labels: str | None = None,
     transform: str | Sequence[str] = (),
     fill_missing_chunks: bool = False,
     retries: int = RETRIES,
+    features: str | Sequence[str] | None = None,
+    exclude_features: str | Sequence[str] | None = None,
+    where: str | None = None,
 ) -> Matrix:
     """Open a samples x features table without reading its values.
 
     Parameters
     ----------
-    data : path of a Zarr store or an AnnData file (``.h5ad``), or a ``zarr.Array``,
-        ``xarray.DataArray``, Dask or NumPy array of shape (n, p); of bool, integer or
-        floating-point dtype. A Matrix is returned as it is.
+    data : path of a Zarr store (a folder, or zipped) or an AnnData file (``.h5ad``), or a
+        ``zarr.Array``, ``xarray.Dataset`` or ``DataArray``, Dask or NumPy array, of bool, integer
+        or floating-point dtype. A Matrix is taken as it is.
     variable, group : which variable of the store, and in which of its groups.
-    sample_dim, feature_dim : name one dimension to say which is which; the first holds the
-        samples otherwise.
+    sample_dims, feature_dims : name the dimensions of the one or the other, several of which are
+        stacked in the order given; the rest are the others. Needed for three and more; of two,
+        the first holds the samples.
+    features_from_variables : the variables of a dataset, along the same dimensions, are the
+        features.
     layer, raw : of an AnnData store, a layer, or the X of its raw, instead of its X.
     feature_labels : the coordinate (in AnnData: the column of var) that names the features.
     transform : ``log1p``, ``normalise-rows`` (each row to a sum of 10000) or
@@ -54,44 +63,66 @@ def open_matrix(
         raising BrokenError when the data are used.
     retries : how often a chunk whose reading fails for the moment is asked for again, after
         longer and longer waits.
+    features, exclude_features : labels, shell patterns on labels, or ``@FILE`` of labels, one a
+        line, of the features that take part, or do not.
+    where : a condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`; or
+        the name of a boolean one.
 
     Raises
     ------
-    RequestError : not found, not Zarr, damaged metadata, not a 2-d table of real numbers, unknown
-        or ambiguous variable, group or dimension.
+    RequestError : not found, not Zarr, damaged metadata, no array of real numbers, unknown or
+        ambiguous variable, group or dimension, a pattern or condition that nothing meets.
     """
-    if isinstance(data, Matrix):
-        return data
     if retries < 0:
         raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")
-    where = {"variable": variable, "group": group, "layer": layer, "raw": raw}
-    dims = {"sample_dim": sample_dim, "feature_dim": feature_dim}
-    matrix = _open(data, where, dims, fill_missing_chunks, retries)
+    matrix = _open(
+        data,
+        {
+            "variable": variable,
+            "group": group,
+            "features_from_variables": features_from_variables,
+            "layer": layer,
+            "raw": raw,
+        },
+        {"sample_dims": sample_dims, "feature_dims": feature_dims},
+        fill_missing_chunks,
+        retries,
+    )
     if feature_labels is not None:
         matrix = labelled(matrix, feature_labels)
-    return transformed(matrix, [transform] if isinstance(transform, str) else transform)
+    matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
+    if where is not None:
+        matrix = keep_samples(matrix, samples_where(matrix, where))
+    return ask_features(matrix, features, exclude_features)
 
 
 def _open(
     data: Any,
-    where: dict[str, Any],
-    dims: dict[str, str | None],
+    within: dict[str, Any],
+    dims: dict[str, Names],
     fill_missing_chunks: bool,
     retries: int,
 ) -> Matrix:
     """By the source that knows this kind of data."""
-    variable, group, layer, raw = where.values()
+    if isinstance(data, Matrix):
+        return data
+    variable, group, from_variables, layer, raw = within.values()
     if isinstance(data, str | os.PathLike):
         path = os.fspath(data)
         if variable is None and holds_anndata(path, group):
-            if any(dims.values()):
+            if any(dims.values()) or from_variables:
                 raise RequestError(
                     "bad_option",
                     f"{path} is AnnData: its samples are obs, its features var.",
-                    "Leave out --sample-dim and --feature-dim.",
+                    "Leave out --sample-dims, --feature-dims and --features-from-variables.",
                 )
             return open_anndata(
-                path, group=group, layer=layer, raw=raw, fill_missing_chunks=fill_missing_chunks
+                path,
+                group=group,
+                layer=layer,
+                raw=raw,
+                fill_missing_chunks=fill_missing_chunks,
+                retries=retries,
             )
         if layer is not None or raw:
             raise RequestError(
@@ -103,15 +134,18 @@ def _open(
             path,
             variable=variable,
             group=group,
+            features_from_variables=from_variables,
             **dims,
             fill_missing_chunks=fill_missing_chunks,
             retries=retries,
         )
-    if any(where.values()):
+    if isinstance(data, xr.Dataset) and group is layer is None and not raw:
+        return open_dataset(data, variable=variable, features_from_variables=from_variables, **dims)
+    if any(within.values()):
         raise RequestError(
             "not_a_store",
-            f"variable, group, layer and raw choose within a store; {type(data).__name__} is not "
-            "one.",
+            "variable, group, features_from_variables, layer and raw choose within a store; "
+            f"{type(data).__name__} is not one.",
             "Leave them out, or give a path.",
         )
     if isinstance(data, zarr.Array):
@@ -123,5 +157,5 @@ def _open(
     raise RequestError(
         "unknown_source",
         f"A {type(data).__name__} is not a table that can be opened.",
-        "Give a path, a zarr.Array, an xarray.DataArray, or a Dask or NumPy array.",
+        "Give a path, a zarr.Array, an xarray Dataset or DataArray, or a Dask or NumPy array.",
     )

@@ -24,7 +24,9 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.hdf5 import HDF5Array, HDF5Rows, is_hdf5, needs_extra, open_hdf5
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
-from kmufs_stream.sources.store import ArrayInventory, open_array
+from kmufs_stream.sources.store import open_array
+from kmufs_stream.sources.stored import Inventory
+from kmufs_stream.sources.sturdy import RETRIES, sturdy
 
 DIMS = ("obs", "var")
 COLUMN_ROWS = 2**20  # of a column turned into an array at a time
@@ -60,6 +62,7 @@ def open_anndata(
     layer: str | None = None,
     raw: bool = False,
     fill_missing_chunks: bool = False,
+    retries: int = RETRIES,
 ) -> Matrix:
     """X, or a layer, or the X of raw, with the columns of obs and var as coordinates.
 
@@ -99,14 +102,21 @@ def open_anndata(
     }
     held = int(obs.memory_usage(deep=True).sum() + var.memory_usage(deep=True).sum())
     if isinstance(node, zarr.Array):
-        dense = open_array(node, fill_missing_chunks=fill_missing_chunks)
-        return replace(dense, **common, held_bytes=held)
+        dense = open_array(node, fill_missing_chunks=fill_missing_chunks, retries=retries)
+        return replace(dense, **common, held_bytes=held, guessed=False)
     if _is_array(node):
         array, taken = HDF5Array(node), 0
         rows: Rows = HDF5Rows(array)
         inventory, chunks, sparsity = array.inventory, array.chunks, None
     else:
-        rows, sparsity, taken = _sparse(node, shape, f"{values} of {path}")
+        parts = [
+            sturdy(part, retries=retries, missing_is_fill=fill_missing_chunks)
+            if isinstance(part, zarr.Array)
+            else HDF5Array(part)
+            for part in _parts(node)
+        ]
+        by_rows = _format(node) == "csr"
+        rows, sparsity, taken = _sparse(parts, shape, f"{values} of {path}", by_rows=by_rows)
         inventory = _sparse_inventory(node, fill_missing_chunks)
         chunks = (1, shape[1])
     return Matrix(
@@ -209,13 +219,12 @@ def _read_dtype(dtype: np.dtype[Any], sparsity: Sparsity | None) -> np.dtype[Any
     return np.dtype(np.float32) if half else dtype.newbyteorder("=")
 
 
-def _sparse(node: Any, shape: tuple[int, int], place: str) -> tuple[Rows, Sparsity, int]:
+def _sparse(
+    parts: list[Any], shape: tuple[int, int], place: str, *, by_rows: bool
+) -> tuple[Rows, Sparsity, int]:
     """Rows, where their entries lie, and the memory that the source takes for them."""
-    data, indices, pointers = (
-        part if isinstance(part, zarr.Array) else HDF5Array(part) for part in _parts(node)
-    )
+    data, indices, pointers = parts
     indptr = np.asarray(pointers[:]).astype(np.int64)
-    by_rows = _format(node) == "csr"
     sound = len(indptr) == shape[0 if by_rows else 1] + 1 and indptr[0] == 0
     if (
         not sound
@@ -240,7 +249,7 @@ def _sparse_inventory(node: Any, fill_missing_chunks: bool) -> Callable[[], list
 
     def listed() -> list[str]:
         lists = [
-            ArrayInventory(part, fill_missing_chunks)()
+            Inventory(part, fill_missing_chunks)()
             if isinstance(part, zarr.Array)
             else HDF5Array(part).inventory()
             for part in parts

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from kmufs_stream.errors import RequestError
 
@@ -20,6 +20,17 @@ Block = NDArray[Any] | csr_array
 def dense(block: Block) -> NDArray[Any]:
     """A block as a dense array; a dense one as it is."""
     return block.toarray() if isinstance(block, csr_array) else block
+
+
+def joined_rows(pieces: Sequence[Block]) -> Block:
+    """Blocks, all dense or all CSR, one below the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    parts: Any = pieces
+    joined: Block = (
+        vstack(parts, format="csr") if isinstance(pieces[0], csr_array) else np.concatenate(parts)
+    )
+    return joined
 
 
 class Rows(Protocol):
@@ -41,16 +52,33 @@ class Sparsity:
     indptr : (n + 1,) int64, entries before each row.
     entry_bytes : a stored value and its column number.
     chunk_entries : the smallest run of entries that can be decoded alone.
+    whole : entries before each row of the source, where only some of its rows are taken.
     """
 
     indptr: NDArray[np.int64]
     entry_bytes: int
     chunk_entries: int
+    whole: NDArray[np.int64] | None = None
 
     def fullest(self, rows: int) -> int:
         """Entries of the fullest block, where each holds ``rows`` rows. O(n / rows)."""
-        cuts = np.append(self.indptr[:-1:rows], self.indptr[-1])
-        return int(np.diff(cuts).max(initial=0))
+        return _fullest(self.indptr, rows)
+
+    def most_read(self, rows: int) -> int:
+        """Upper bound of the entries decoded together for such a block. O(n / rows)."""
+        return self.fullest(rows) if self.whole is None else 2 * _fullest(self.whole, rows)
+
+    def of_rows(self, index: NDArray[np.int64]) -> Sparsity:
+        """Where the entries of the rows ``index``, ascending, lie; read about as many at a time."""
+        entries = np.diff(self.indptr)[index]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(entries)])
+        whole = self.indptr if self.whole is None else self.whole
+        return replace(self, indptr=indptr, whole=whole)
+
+
+def _fullest(indptr: NDArray[np.int64], rows: int) -> int:
+    cuts = np.append(indptr[:-1:rows], indptr[-1])
+    return int(np.diff(cuts).max(initial=0))
 
 
 @dataclass(frozen=True)
@@ -77,6 +105,12 @@ class Matrix:
     encoded : values, coordinates and attributes stand as a store encodes them (CF).
     inventory : lists what identifies the stored data beyond its shape (metadata and chunks);
         raises BrokenError if stored pieces are missing. May take a while on a large store.
+    chunk_cells : numbers in the smallest piece that can be decoded alone; 0 for
+        ``chunk_rows * chunk_columns``.
+    stacked : rows are put together from an array of more dimensions, or from some of the rows,
+        which takes a copy.
+    guessed : nobody said which dimension holds the samples.
+    asked : source indices, ascending, of the features that take part; None for all.
     sparsity : of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
     held_bytes : memory that the source itself takes, while open or once it is read.
     transforms : what ``rows.read`` has applied to the stored values, in this order.
@@ -102,6 +136,10 @@ class Matrix:
     in_memory: bool
     encoded: bool
     inventory: Callable[[], list[str]]
+    chunk_cells: int = 0
+    stacked: bool = False
+    guessed: bool = False
+    asked: NDArray[np.int64] | None = None
     sparsity: Sparsity | None = None
     held_bytes: int = 0
     transforms: tuple[str, ...] = ()
@@ -114,6 +152,22 @@ class Matrix:
                 f"{self.name!r} in {self.source} has no features: its shape is {self.shape}.",
                 "A samples x features table is needed.",
             )
+
+    @property
+    def width(self) -> int:
+        """How many features take part."""
+        return self.shape[1] if self.asked is None else len(self.asked)
+
+    @property
+    def hint(self) -> str | None:
+        """What to say where samples and features may have been mixed up."""
+        n, p = self.shape
+        if not self.guessed or p <= n:
+            return None
+        return (
+            f"wider than tall, {n:,} samples x {p:,} features: if the samples lie along "
+            f"{self.feature_dim!r}, say --sample-dims {self.feature_dim}"
+        )
 
     def feature_name(self, index: int) -> str:
         """Feature ``index`` as people are shown it: its label and its number."""
@@ -161,6 +215,8 @@ def describe(metadata: Any) -> str:
     return json.dumps(metadata, sort_keys=True, default=str)
 
 
+BARE_DIMS: tuple[str, ...] = ("sample", "feature")  # of 2-d arrays without names
+
 KINDS = {
     "c": "complex numbers",
     "m": "time spans",
@@ -178,16 +234,13 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
 
 
 def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse what is not a 2-d table of real numbers."""
-    if len(shape) != 2:
-        stacking = (
-            "Stacking dimensions is planned; until then write a stacked 2-d variable "
-            "(xarray: da.stack(feature=[...])), or choose another with --variable."
-            if len(shape) > 2
-            else "A samples x features table is needed; choose another with --variable."
-        )
+    """Refuse what is not an array of real numbers of two or more dimensions."""
+    if len(shape) < 2:
         raise RequestError(
-            "not_2d", f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.", stacking
+            "not_2d",
+            f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.",
+            "A samples x features table is needed; choose another with --variable, or say "
+            "--features-from-variables where every variable of a dataset is a feature.",
         )
     if not is_numeric(dtype):
         raise RequestError(
@@ -198,30 +251,6 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
         )
 
 
-def orient(
-    dims: tuple[str, str], sample_dim: str | None, feature_dim: str | None, name: str
-) -> tuple[str, str, bool]:
-    """Which dimension holds the samples: the first, unless either is named.
-
-    Returns the sample dimension, the feature dimension, and whether the array is transposed.
-    """
-    for option, wanted in (("--sample-dim", sample_dim), ("--feature-dim", feature_dim)):
-        if wanted is not None and wanted not in dims:
-            raise RequestError(
-                "unknown_dimension",
-                f"{name!r} has no dimension {wanted!r} ({option}).",
-                f"Its dimensions are {dims[0]!r} and {dims[1]!r}.",
-            )
-    if sample_dim is not None and sample_dim == feature_dim:
-        raise RequestError(
-            "same_dimension",
-            f"--sample-dim and --feature-dim are both {sample_dim!r}.",
-            f"The dimensions are {dims[0]!r} and {dims[1]!r}; naming one is enough.",
-        )
-    transposed = sample_dim == dims[1] or feature_dim == dims[0]
-    return (dims[1], dims[0], True) if transposed else (dims[0], dims[1], False)
-
-
 def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
     """The names of the features: their index coordinate, else their only textual coordinate."""
     along = [name for name, c in frame.coords.items() if c.dims == (feature_dim,)]
@@ -229,7 +258,7 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
         along = [name for name in along if frame[name].dtype.kind in "OUST"]
     if feature_dim in along:
         along = [feature_dim]
-    return _decoded(frame, str(along[0])) if len(along) == 1 else None
+    return decoded_values(frame[along[0]].variable) if len(along) == 1 else None
 
 
 def labelled(matrix: Matrix, coordinate: str) -> Matrix:
@@ -241,12 +270,18 @@ def labelled(matrix: Matrix, coordinate: str) -> Matrix:
             f"{matrix.source} has no labels {coordinate!r} of its features.",
             "There are: " + (", ".join(along) or "none") + ".",
         )
-    return replace(matrix, labels=_decoded(matrix.frame, coordinate))
+    return replace(matrix, labels=decoded_values(matrix.frame[coordinate].variable))
 
 
-def _decoded(frame: xr.Dataset, coordinate: str) -> NDArray[Any]:
-    stored = frame[coordinate].variable
+def decoded_values(stored: xr.Variable) -> NDArray[Any]:
+    """A coordinate's values: times and packed numbers as what they stand for."""
     try:
         return np.asarray(xr.decode_cf(xr.Dataset({"labels": stored}))["labels"].values)
     except ValueError:  # time units that nobody knows: the numbers then are the labels
         return np.asarray(stored.values)
+
+
+def joined(rows: Iterable[Iterable[Any]], count: int) -> NDArray[Any]:
+    """Labels of stacked features: the labels of the dimensions, one after the other."""
+    texts = (", ".join(str(plain(x)) for x in levels) for levels in rows)
+    return np.fromiter(texts, dtype=object, count=count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import dask.array as da
@@ -14,38 +15,42 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.sources.matrix import (
-    Matrix,
-    check_table,
-    describe,
-    feature_labels,
-    orient,
-    plain,
+from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, describe, is_numeric, joined
+from kmufs_stream.sources.stacking import (
+    Names,
+    Stacking,
+    arrange,
+    named,
+    stack_frame,
+    stacked_labels,
 )
+from kmufs_stream.sources.variables import VARIABLE, common_dimensions
 
 HASHED_BYTES = 2**22  # at a time
 
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """Rows of an xarray variable of dims (sample, feature), whatever array stands behind it."""
+    """Rows of an xarray variable, whatever array stands behind it."""
 
     variable: xr.Variable
+    stacking: Stacking
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        return _values(self.variable[start:stop])
+        """See Rows."""
+        return self.stacking.gather(self._fetch, start, stop)
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        return _values(self.variable[start:stop, columns])
+        """See Rows."""
+        return self.stacking.gather(self._fetch, start, stop, columns)
 
-
-def _values(variable: xr.Variable) -> NDArray[Any]:
-    # The caller is itself one of several Dask tasks: the graph behind these rows runs in it.
-    return variable.compute(scheduler="synchronous").values
+    def _fetch(self, index: tuple[Any, ...]) -> NDArray[Any]:
+        # The caller is itself one of several Dask tasks: the graph behind these rows runs in it.
+        return self.variable[index].compute(scheduler="synchronous").values
 
 
 def open_dataarray(
-    array: xr.DataArray, *, sample_dim: str | None = None, feature_dim: str | None = None
+    array: xr.DataArray, *, sample_dims: Names = None, feature_dims: Names = None
 ) -> Matrix:
     """A DataArray as a matrix; its coordinates and attributes are kept."""
     name = "data" if array.name is None else str(array.name)
@@ -57,55 +62,92 @@ def open_dataarray(
             "Give it another: array.rename('data').",
         )
     check_table(name, source, array.shape, array.dtype)
-    sample_dim, feature_dim, transposed = orient(
-        (str(array.dims[0]), str(array.dims[1])), sample_dim, feature_dim, name
-    )
-    levels = [d for d in array.dims if isinstance(array.indexes.get(d), pd.MultiIndex)]
-    labels = _joined(array.indexes[feature_dim]) if feature_dim in levels else None
-    array = array.reset_index(levels)  # stores keep the levels, not their product
+    multi = {str(d): i for d, i in array.indexes.items() if isinstance(i, pd.MultiIndex)}
     array = array.rename({d: str(d) for d in array.dims if not isinstance(d, str)})
-    variable = array.variable.transpose(sample_dim, feature_dim)
-    chunk_rows, chunk_columns = _chunks(variable)
+    # Stores keep the levels of an index, not their product.
+    array = array.reset_index([d for d in array.dims if d in multi])
+    dims = tuple(map(str, array.dims))
+    stacking = arrange(dims, array.shape, sample_dims, feature_dims, f"{name!r} in {source}")
+    variable = array.variable
+    chunks = _chunks(variable, stacking)
     frame = array.coords.to_dataset().reset_coords(drop=False).set_coords(list(array.coords))
+    frame = stack_frame(frame, stacking)
+    feature_dim = stacking.name(samples=False)
+    labels = stacked_labels(frame, stacking)
+    if feature_dim in multi:
+        labels = joined(multi[feature_dim], len(multi[feature_dim]))
+    unit = stacking.unit_rows(chunks)
     return Matrix(
-        rows=ArrayRows(variable),
-        shape=(variable.shape[0], variable.shape[1]),
+        rows=ArrayRows(variable, stacking),
+        shape=stacking.table,
         dtype=variable.dtype,
         stored_dtype=variable.dtype,
-        chunk_rows=chunk_rows,
-        chunk_columns=chunk_columns,
-        shard_rows=chunk_rows,
+        chunk_rows=unit,
+        chunk_columns=stacking.chunk_columns(chunks),
+        chunk_cells=prod(chunks),
+        shard_rows=unit,
         name=name,
-        sample_dim=sample_dim,
+        sample_dim=stacking.name(samples=True),
         feature_dim=feature_dim,
-        transposed=transposed,
+        transposed=stacking.transposed,
         frame=frame.drop_encoding(),
         attrs=dict(array.attrs),
-        labels=feature_labels(frame, feature_dim) if labels is None else labels,
+        labels=labels,
         source=source,
         zarr_format=3,
         in_memory=variable._in_memory,  # asking for .data would load it
         encoded=False,
         inventory=partial(_inventory, variable),
+        stacked=stacking.copies,
+        guessed=not sample_dims and not feature_dims,
     )
 
 
-def open_bare(
-    array: NDArray[Any] | da.Array,
+def open_dataset(
+    dataset: xr.Dataset,
     *,
-    sample_dim: str | None = None,
-    feature_dim: str | None = None,
+    variable: str | None = None,
+    features_from_variables: bool = False,
+    sample_dims: Names = None,
+    feature_dims: Names = None,
+) -> Matrix:
+    """One variable of a Dataset as a matrix, or all of them as features."""
+    numeric = {str(n): v for n, v in dataset.data_vars.items() if v.ndim and is_numeric(v.dtype)}
+    if features_from_variables:
+        shapes = {n: (tuple(map(str, v.dims)), v.shape) for n, v in numeric.items()}
+        if sample_dims is not None:
+            shapes = {n: s for n, s in shapes.items() if set(s[0]) == set(named(sample_dims))}
+        common = common_dimensions("the xarray.Dataset", shapes)
+        chosen = dataset[[n for n, s in shapes.items() if s == common]]
+        whole = chosen.to_dataarray(VARIABLE, name="data")
+        return open_dataarray(whole, sample_dims=sample_dims, feature_dims=VARIABLE)
+    tables = [n for n, v in numeric.items() if v.ndim >= 2]
+    if variable is None and len(tables) != 1:
+        raise RequestError(
+            "ambiguous_variable" if tables else "no_table",
+            f"The Dataset holds {len(tables)} numeric variables of two or more dimensions"
+            + (f": {', '.join(tables)}." if tables else "."),
+            "Name one with variable, or say features_from_variables.",
+        )
+    name = tables[0] if variable is None else variable
+    if name not in dataset.data_vars:
+        raise RequestError(
+            "unknown_variable",
+            f"The Dataset has no variable {name!r}.",
+            f"Its variables are {', '.join(map(str, dataset.data_vars)) or 'none'}.",
+        )
+    return open_dataarray(dataset[name], sample_dims=sample_dims, feature_dims=feature_dims)
+
+
+def open_bare(
+    array: NDArray[Any] | da.Array, *, sample_dims: Names = None, feature_dims: Names = None
 ) -> Matrix:
     """A NumPy or Dask array as a matrix without labels."""
     kind = "a Dask array" if isinstance(array, da.Array) else "a NumPy array"
     check_table("data", kind, array.shape, array.dtype)
-    labelled = xr.DataArray(array, dims=("sample", "feature"), name="data")
-    return open_dataarray(labelled, sample_dim=sample_dim, feature_dim=feature_dim)
-
-
-def _joined(index: pd.Index[Any]) -> NDArray[Any]:
-    """Labels of stacked features: the labels of the levels, one after the other."""
-    return np.array([", ".join(str(plain(x)) for x in levels) for levels in index], dtype=object)
+    dims = BARE_DIMS if array.ndim == 2 else None
+    labelled = xr.DataArray(array, dims=dims, name="data")
+    return open_dataarray(labelled, sample_dims=sample_dims, feature_dims=feature_dims)
 
 
 def _inventory(variable: xr.Variable) -> list[str]:
@@ -123,10 +165,12 @@ def _inventory(variable: xr.Variable) -> list[str]:
     return [metadata, describe(variable.encoding)]
 
 
-def _chunks(variable: xr.Variable) -> tuple[int, int]:
-    """Largest chunk along each dimension; arrays in memory can be cut anywhere."""
-    if variable.chunks is None:
-        sample, feature = variable.dims
-        stored = {} if variable._in_memory else variable.encoding.get("preferred_chunks", {})
-        return int(stored.get(sample, 1)), int(stored.get(feature, max(variable.shape[1], 1)))
-    return max(variable.chunks[0], default=1), max(variable.chunks[1], default=1)
+def _chunks(variable: xr.Variable, stacking: Stacking) -> tuple[int, ...]:
+    """Largest chunk along each dimension; arrays in memory can be cut between any two rows."""
+    if variable.chunks is not None:
+        return tuple(max(sizes, default=1) for sizes in variable.chunks)
+    stored = {} if variable._in_memory else variable.encoding.get("preferred_chunks", {})
+    return tuple(
+        int(stored.get(d, 1 if axis in stacking.samples else max(extent, 1)))
+        for axis, (d, extent) in enumerate(variable.sizes.items())
+    )

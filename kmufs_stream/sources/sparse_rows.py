@@ -56,6 +56,8 @@ class CSRRows:
         try:
             parts = (self._data[first:last], self._indices[first:last], indptr - first)
             block: csr_array = _canonical(csr_array, parts, (len(indptr) - 1, self._p))
+        except BrokenError:
+            raise
         except Exception as error:
             raise broken(f"rows {start}..{stop - 1} of {self._place}", error) from error
         return block
@@ -107,6 +109,8 @@ class CSCRows:
                     parts = (self._data[:], self._indices[:], self._indptr)
                     shape = (self._n, len(self._indptr) - 1)
                     self._turned = _canonical(csc_array, parts, shape).tocsr()
+                except BrokenError:
+                    raise
                 except Exception as error:
                     raise broken(self._place, error) from error
             return self._turned
@@ -118,6 +122,8 @@ class CSCRows:
             try:
                 rows = np.asarray(self._indices[a : a + COUNTED_AT_ONCE])
                 counts += np.bincount(rows, minlength=self._n)
+            except BrokenError:
+                raise
             except Exception as error:
                 raise broken(self._place, error) from error
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])

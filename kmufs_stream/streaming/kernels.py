@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -46,9 +47,9 @@ class Moments:
     count : rows seen.
     total : (p,) float64, sums of (x - shift) / scale.
     low, high : smallest and largest x of the scaling's unsure features, in x's own dtype (float64
-        cannot tell all 64-bit integers apart); equal where a feature is constant. Empty before
-        the first row.
-    invalid : (p,) int64, values that are NaN or infinite.
+        cannot tell all 64-bit integers apart); equal where a feature is constant, NaN before the
+        first value that is not missing. Empty before the first row.
+    missing, infinite : (p,) int64, values that are NaN, and infinite.
     held : whether the scaling's precision held every block so far.
     """
 
@@ -56,17 +57,25 @@ class Moments:
     total: NDArray[np.float64]
     low: NDArray[Any]
     high: NDArray[Any]
-    invalid: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    infinite: NDArray[np.int64]
     held: bool = True
 
     @classmethod
     def empty(cls, p: int) -> Moments:
-        return cls(0, np.zeros(p), np.empty(0), np.empty(0), np.zeros(p, np.int64))
+        missing, infinite = np.zeros((2, p), np.int64)
+        return cls(0, np.zeros(p), np.empty(0), np.empty(0), missing, infinite)
 
     @property
     def valid(self) -> bool:
-        """Whether every value so far was a finite number."""
-        return not self.invalid.any()
+        """Whether no value so far was infinite."""
+        return not self.infinite.any()
+
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """(p,) values that are not missing."""
+        present: NDArray[np.int64] = self.count - self.missing
+        return present
 
     def add(
         self,
@@ -78,32 +87,43 @@ class Moments:
 
         Parameters
         ----------
-        product : makes it from the shifted, scaled block b; also the (p,) sums of b^2, which tell
-            whether it can be trusted.
+        product : makes it from the shifted, scaled block b, which is 0 where x is missing; also
+            the (p,) sums of b^2, which tell whether it can be trusted. Called again where not.
 
-        Returns None once a value was not finite: from then on there are only counts.
+        Returns None once a value was infinite: from then on there are only counts.
         """
         rows = len(x)
         low, high = scaling.range_of_unsure(x)
-        self.low = np.minimum(self.low, low) if self.count else low
-        self.high = np.maximum(self.high, high) if self.count else high
+        self.low = np.fmin(self.low, low) if self.count else low
+        self.high = np.fmax(self.high, high) if self.count else high
         self.count += rows
         if not self.valid:
-            self.invalid += _invalid(x)
+            self._count(x)
             return None
         made, total, squares = _attempt(scaling, x, scaling.precision, product)
+        gaps = False
         if not np.isfinite(squares).all():
-            self.invalid += _invalid(x)
+            gaps = self._count(x)
             if not self.valid:
                 return None
+            if gaps:
+                del made
+                made, total, squares = _attempt(scaling, x, scaling.precision, product, gaps)
         if scaling.precision == "float32" and not scaling.float32_holds(
             rows, total, squares, low, high
         ):
             del made  # before the larger one is made
             self.held = False
-            made, total, _ = _attempt(scaling, x, "float64", product)
+            made, total, _ = _attempt(scaling, x, "float64", product, gaps)
         self.total += total
         return made
+
+    def _count(self, x: NDArray[Any]) -> bool:
+        """Count what is missing and infinite in a block; returns whether anything is missing."""
+        missing = np.isnan(x).sum(axis=0)
+        self.missing += missing
+        self.infinite += np.isinf(x).sum(axis=0)
+        return bool(missing.any())
 
     def merged(self, other: Moments) -> Moments:
         if not (self.count and other.count):
@@ -111,9 +131,10 @@ class Moments:
         return Moments(
             self.count + other.count,
             self.total + other.total,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-            self.invalid + other.invalid,
+            np.fmin(self.low, other.low),
+            np.fmax(self.high, other.high),
+            self.missing + other.missing,
+            self.infinite + other.infinite,
             self.held and other.held,
         )
 
@@ -123,53 +144,105 @@ def _attempt(
     x: NDArray[Any],
     precision: Precision,
     product: Callable[[Floats], tuple[Made, NDArray[Any]]],
+    gaps: bool = False,
 ) -> tuple[Made, NDArray[np.float64], NDArray[np.float64]]:
     """A block's product in one precision, and its sums of b and of b^2."""
     with np.errstate(over="ignore", invalid="ignore"):
-        block = scaling.apply(x, precision)
+        block = scaling.apply(x, precision, gaps=gaps)
         # A product with ones sums in BLAS's blocks: faster and rounds less than row by row.
         total = np.ones(len(block), block.dtype) @ block
         made, squares = product(block)
     return made, total.astype(np.float64), squares.astype(np.float64)
 
 
-def _invalid(x: NDArray[Any]) -> NDArray[np.int64]:
-    counts: NDArray[np.int64] = (~np.isfinite(x)).sum(axis=0)
-    return counts
+@dataclass
+class Gaps:
+    """Where values are missing: V is 1 there and 0 elsewhere.
+
+    Attributes
+    ----------
+    values : (p, p) float64, sums of V^T b.
+    counts : (p, p) float64, sums of V^T V.
+    """
+
+    values: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+    def merged(self, other: Gaps | None) -> Gaps:
+        if other is None:
+            return self
+        return Gaps(self.values + other.values, self.counts + other.counts)
 
 
 @dataclass
 class GramState:
-    """Moments, and the (p, p) float64 sums of b^T b with b = (x - shift) / scale."""
+    """Moments, and the (p, p) float64 sums of b^T b with b = (x - shift) / scale.
+
+    b is 0 where a value is missing; with ``gaps``, if there are any, any other number can be
+    put there afterwards.
+    """
 
     moments: Moments
     scatter: NDArray[np.float64]
+    gaps: Gaps | None = None
 
 
 @dataclass(frozen=True)
 class Gram:
     """Moments and Gram matrix of the shifted, scaled rows: one BLAS product per block.
 
-    O(rows p^2) per block; the state takes 8 p^2 bytes. Once a value is not finite the products
-    stop and only the counts go on, so that all of them can be named.
+    Parameters
+    ----------
+    note_gaps : keep the gaps too: two products more for blocks that have any, of the features
+        that do.
+
+    O(rows p^2) per block; the state takes 8 p^2 bytes, three times that with gaps. Once a value
+    is infinite the products stop and only the counts go on, so that all of them can be named.
     """
 
     scaling: Scaling
+    note_gaps: bool = False
 
     def init(self) -> GramState:
         p = len(self.scaling.shift)
         return GramState(Moments.empty(p), np.zeros((p, p)))
 
     def update(self, state: GramState, values: NDArray[Any], start: int) -> GramState:
-        product = state.moments.add(self.scaling, values, _gram)
-        if product is not None:
-            state.scatter += product
+        gaps = self.note_gaps and values.dtype.kind == "f"
+        product = partial(_gram_with_gaps, np.isnan(values)) if gaps else _gram
+        made = state.moments.add(self.scaling, values, product)
+        if made is None:
+            return state
+        scatter, noted = made
+        state.scatter += scatter
+        if noted is not None:
+            if state.gaps is None:
+                state.gaps = Gaps(np.zeros_like(state.scatter), np.zeros_like(state.scatter))
+            where, of_values, counts = noted
+            state.gaps.values[where] += of_values
+            state.gaps.counts[np.ix_(where, where)] += counts
         return state
 
     def merge(self, a: GramState, b: GramState) -> GramState:
-        return GramState(a.moments.merged(b.moments), a.scatter + b.scatter)
+        gaps = b.gaps if a.gaps is None else a.gaps.merged(b.gaps)
+        return GramState(a.moments.merged(b.moments), a.scatter + b.scatter, gaps)
 
 
-def _gram(block: Floats) -> tuple[Floats, Floats]:
+Noted = tuple[NDArray[np.int64], Floats, Floats]
+"""Features with gaps in a block, their V^T b, and V^T V."""
+
+
+def _gram(block: Floats) -> tuple[tuple[Floats, Noted | None], Floats]:
     product = block.T @ block
-    return product, product.diagonal()
+    return (product, None), product.diagonal()
+
+
+def _gram_with_gaps(
+    missing: NDArray[np.bool_], block: Floats
+) -> tuple[tuple[Floats, Noted | None], Floats]:
+    (product, _), squares = _gram(block)
+    where = np.flatnonzero(missing.any(axis=0))
+    if not len(where) or not np.isfinite(squares).all():
+        return (product, None), squares
+    gaps = missing[:, where].astype(block.dtype)
+    return (product, (where, gaps.T @ block, gaps.T @ gaps)), squares

@@ -240,7 +240,7 @@ def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[s
                 f"Choose one of auto, {', '.join(costs)}.",
             )
         return [method], {other: f"{method} was asked for" for other in costs if other != method}
-    p = table.shape[1]
+    p = table.columns
     rejected = {"tsqr": "runs only when asked for"}
     if p <= GRAM_FEATURES:
         return ["gram", "lanczos"], {**rejected, "lanczos": "one read is enough: gram"}
@@ -341,7 +341,7 @@ class _Sizing:
             # The workers hold blocks and states; the last state comes here, pickled.
             return self.fixed | {
                 "pass": kept + cost.driver + 3 * cost.state,
-                "factor": BASELINE + self.sample + cost.finish,
+                "factor": self.base + self.sample + cost.finish,
                 "solver": kept + self.demand.solver_bytes,
             }
         return self.fixed | {
@@ -440,14 +440,17 @@ def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
     given = "--memory" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give --memory {-(-peak // MB)}MB or more"
-    if sizing.table.held_bytes > peak // 5:
-        remedy += f"; the source itself takes {size(sizing.table.held_bytes)}: sparse data stored "
+    held = sizing.table.held_bytes
+    if sizing.table.sparsity is not None and held > peak // 5:
         remedy += (
-            "by columns (CSC) are read whole; stored by rows (adata.X = adata.X.tocsr()) they "
+            f"; the source itself takes {size(held)}: sparse data stored by columns (CSC) are read "
+            "whole; stored by rows (adata.X = adata.X.tocsr()) they are streamed"
         )
-        remedy += "are streamed"
     elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
-        remedy += "; one chunk spans all rows, chunks of fewer rows would need less"
+        remedy += (
+            "; or, as one chunk spans all rows, write them in chunks of fewer with "
+            "kmufs-stream rechunk IN OUT"
+        )
     return RequestError(
         "does_not_fit",
         f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "

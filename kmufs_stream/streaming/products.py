@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.streaming.kernels import Moments
-from kmufs_stream.streaming.scaling import Floats, Scaling
+from kmufs_stream.streaming.scaling import Floats, Precision, Scaling
 
 Float = NDArray[np.float64]
 
@@ -98,14 +98,16 @@ class Product:
     centre : (b,) the projections c = G mean, which keep the sums small.
     scaling : shifts and scales each block first; None takes the values as they are, which saves
         a pass over the block where no feature's mean is large beside its spread.
+    gaps : values may be missing, as an earlier read has found; they count as the shift.
 
-    O(rows p b) per block; the state takes 8 (p + 1) b bytes. All values must be finite, as an
-    earlier read has found.
+    O(rows p b) per block; the state takes 8 (p + 1) b bytes. All other values must be finite, as
+    an earlier read has found.
     """
 
     vectors: Floats
     centre: Float
     scaling: Scaling | None
+    gaps: bool = False
 
     def init(self) -> ProductState:
         b, p = self.vectors.shape
@@ -116,7 +118,8 @@ class Product:
         if self.scaling is None:
             rows = values.astype(dtype, copy=False)
         else:
-            rows = self.scaling.apply(values, "float32" if dtype == np.float32 else "float64")
+            precision: Precision = "float32" if dtype == np.float32 else "float64"
+            rows = self.scaling.apply(values, precision, gaps=self.gaps)
         projected = self.vectors @ rows.T
         projected -= self.centre[:, None].astype(dtype)
         state.product += projected @ rows

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import vstack
 
-from kmufs_stream.sources.matrix import Block, Matrix
+from kmufs_stream.sources.matrix import Block, Matrix, joined_rows
 
 Precision = Literal["float32", "float64"]
 Floats = NDArray[np.floating[Any]]
@@ -34,8 +33,8 @@ def read_probe(matrix: Matrix) -> Block:
     n = matrix.shape[0]
     starts = probe_starts(n, matrix.chunk_rows)
     length = min(max(matrix.chunk_rows, 1), PROBE_ROWS) if matrix.chunk_rows > 1 else PROBE_ROWS
-    pieces: list[Any] = [matrix.rows.read(a, min(a + length, n)) for a in starts]
-    return np.concatenate(pieces) if matrix.sparsity is None else vstack(pieces, format="csr")
+    pieces = [matrix.rows.read(a, min(a + length, n)) for a in starts]
+    return joined_rows(pieces)
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,13 @@ class Scaling:
         scale = np.clip(power_of_two(np.where(varies, std, 1.0)), 1 / limit, limit)
         return cls(shift, scale, np.flatnonzero(~varies), precision)
 
-    def apply(self, x: NDArray[Any], precision: Precision) -> Floats:
-        """One block, (rows, p), as b = (x - shift) / scale."""
+    def centred(self, mean: NDArray[np.float64]) -> Scaling:
+        """Shifted by the mean, as near as the precision holds it: what is missing then is 0."""
+        shift = np.nan_to_num(mean).astype(self.precision).astype(np.float64)
+        return replace(self, shift=shift)
+
+    def apply(self, x: NDArray[Any], precision: Precision, *, gaps: bool = False) -> Floats:
+        """One block, (rows, p), as b = (x - shift) / scale; with ``gaps``, 0 where x is missing."""
         rows, p = x.shape
         dtype = np.dtype(precision)
         # Wider data than the products are shifted before they are rounded.
@@ -98,19 +102,24 @@ class Scaling:
                 else:
                     np.subtract(slab, shift, out=out, dtype=work, casting="unsafe")
                 out *= inverse
+                if gaps:
+                    out[np.isnan(slab)] = 0.0
         return scaled
 
     def range_of_unsure(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Smallest and largest values, (u,) each and in x's dtype, of the unsure features."""
+        """Smallest and largest values, (u,) each and in x's dtype, of the unsure features.
+
+        NaN where all are missing.
+        """
         if not len(self.unsure):
             return x[0, :0], x[0, :0]
         lows, highs = [], []
         step = max(SLAB_BYTES // (len(self.unsure) * x.dtype.itemsize), 8)
         for a in range(0, len(x), step):
             slab = x[a : a + step, self.unsure]
-            lows.append(slab.min(axis=0))
-            highs.append(slab.max(axis=0))
-        return np.min(lows, axis=0), np.max(highs, axis=0)
+            lows.append(np.fmin.reduce(slab, axis=0))
+            highs.append(np.fmax.reduce(slab, axis=0))
+        return np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)
 
     def float32_holds(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.streaming.kernels import GramState, Kernel, Moments, State
+from kmufs_stream.streaming.kernels import Gaps, GramState, Kernel, Moments, State
 from kmufs_stream.streaming.products import ProductState, StartState
 from kmufs_stream.streaming.scaling import Scaling, power_of_two
 
@@ -43,51 +43,58 @@ def sparse_scaling(probe: Any) -> Scaling:
     """Scale without shift from a few CSR rows, as ``Scaling.from_probe`` has it for dense ones."""
     rows, p = probe.shape
     values = probe.data.astype(np.float64)
-    values[~np.isfinite(values)] = 0.0
+    lost = ~np.isfinite(values)
+    values[lost] = np.nan
     known = csr_array((values, probe.indices, probe.indptr), shape=probe.shape)
     low, high = ranges(known, np.arange(p))
-    unit = power_of_two(np.maximum(np.abs(low), np.abs(high)))
+    unit = power_of_two(np.nan_to_num(np.maximum(np.abs(low), np.abs(high))))
+    values[lost] = 0.0
     values /= unit[probe.indices]
-    mean = np.bincount(probe.indices, values, p) / rows
-    square = np.bincount(probe.indices, values**2, p) / rows
+    count = np.maximum(rows - np.bincount(probe.indices[lost], minlength=p), 1)
+    mean = np.bincount(probe.indices, values, p) / count
+    square = np.bincount(probe.indices, values**2, p) / count
     std = np.sqrt(np.maximum(square - mean**2, 0.0))
-    varies = (low != high) & (std > 1 / CANCELS)  # less may be rounding
+    varies = (low < high) & (std > 1 / CANCELS)  # less may be rounding
     scale = np.clip(power_of_two(np.where(varies, std, 1.0) * unit), 2.0**-1000, 2.0**1000)
     return Scaling(np.zeros(p), scale, np.flatnonzero(~varies), "float64")
 
 
 def ranges(x: csr_array, features: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Smallest and largest values of some features, the zeros that are not stored included."""
+    """Smallest and largest values of some features, the zeros that are not stored included.
+
+    NaN where all are missing.
+    """
     columns: Any = x[:, features].tocsc() if len(features) < x.shape[1] else x.tocsc()
     stored = np.diff(columns.indptr)
     filled = np.flatnonzero(stored)
     low, high = np.zeros(len(features), x.dtype), np.zeros(len(features), x.dtype)
     if len(filled):
         starts = columns.indptr[filled]
-        low[filled] = np.minimum.reduceat(columns.data, starts)
-        high[filled] = np.maximum.reduceat(columns.data, starts)
+        low[filled] = np.fmin.reduceat(columns.data, starts)
+        high[filled] = np.fmax.reduceat(columns.data, starts)
     partly = stored < x.shape[0]
     zero = x.dtype.type(0)
-    low[partly], high[partly] = np.minimum(low[partly], zero), np.maximum(high[partly], zero)
+    low[partly], high[partly] = np.fmin(low[partly], zero), np.fmax(high[partly], zero)
     return low, high
 
 
 def _scaled(moments: Moments, scaling: Scaling, x: csr_array) -> Any:
-    """Take one block into the moments; x / scale in float64 as CSR. O(nnz).
+    """Take one block into the moments; x / scale in float64 as CSR, 0 where missing. O(nnz).
 
-    Returns None once a value was not finite: from then on there are only counts.
+    Returns None once a value was infinite: from then on there are only counts.
     """
     rows, p = x.shape
     low, high = ranges(x, scaling.unsure)
-    moments.low = np.minimum(moments.low, low) if moments.count else low
-    moments.high = np.maximum(moments.high, high) if moments.count else high
+    moments.low = np.fmin(moments.low, low) if moments.count else low
+    moments.high = np.fmax(moments.high, high) if moments.count else high
     moments.count += rows
-    finite = np.isfinite(x.data)
-    if not finite.all():
-        moments.invalid += np.bincount(x.indices[~finite], minlength=p)
+    missing, infinite = np.isnan(x.data), np.isinf(x.data)
+    moments.missing += np.bincount(x.indices[missing], minlength=p)
+    moments.infinite += np.bincount(x.indices[infinite], minlength=p)
     if not moments.valid:
         return None
     scaled = x.data / scaling.scale[x.indices]
+    scaled[missing] = 0.0
     moments.total += np.bincount(x.indices, scaled, p)
     return csr_array((scaled, x.indices, x.indptr), shape=x.shape)
 
@@ -98,10 +105,11 @@ class SparseGram:
 
     Very sparse slabs are multiplied as they are, in O(sum of squared row counts); the others are
     densified for BLAS, which is faster from about three percent on. The state takes 8 p^2 bytes,
-    an update what ``gram_update_bytes()`` says.
+    an update what ``gram_update_bytes()`` says; both more with gaps, as for ``Gram``.
     """
 
     scaling: Scaling
+    note_gaps: bool = False
 
     def init(self) -> GramState:
         p = len(self.scaling.scale)
@@ -111,6 +119,8 @@ class SparseGram:
         rows = _scaled(state.moments, self.scaling, values)
         if rows is None:
             return state
+        if self.note_gaps:
+            _note_gaps(state, values, rows)
         pairs = np.cumsum(np.diff(rows.indptr).astype(np.int64) ** 2)
         p = rows.shape[1]
         if len(pairs) and pairs[-1] * PAIR_COST < len(pairs) * p * p:
@@ -122,7 +132,23 @@ class SparseGram:
         return state
 
     def merge(self, a: GramState, b: GramState) -> GramState:
-        return GramState(a.moments.merged(b.moments), a.scatter + b.scatter)
+        gaps = b.gaps if a.gaps is None else a.gaps.merged(b.gaps)
+        return GramState(a.moments.merged(b.moments), a.scatter + b.scatter, gaps)
+
+
+def _note_gaps(state: GramState, values: csr_array, rows: csr_array) -> None:
+    """Add where a block's values are missing, and what its scaled rows hold beside them."""
+    there = np.flatnonzero(np.isnan(values.data))
+    if not len(there):
+        return
+    if state.gaps is None:
+        state.gaps = Gaps(np.zeros_like(state.scatter), np.zeros_like(state.scatter))
+    row = np.searchsorted(values.indptr, there, side="right") - 1
+    where, column = np.unique(values.indices[there], return_inverse=True)
+    shape = (len(where), values.shape[0])
+    missing = csr_array((np.ones(len(there)), (column, row)), shape=shape)
+    state.gaps.values[where] += (missing @ rows).toarray()
+    state.gaps.counts[np.ix_(where, where)] += (missing @ missing.T).toarray()
 
 
 @dataclass(frozen=True)
@@ -154,13 +180,14 @@ class SparseStartProduct:
 class SparseProduct:
     """(B G^T - 1 c^T)^T B of scaled rows B = X / scale: ``Product`` for CSR blocks.
 
-    The scale goes to the vectors, not to the rows. O(nnz b) per block. All values must be finite,
-    as an earlier read has found.
+    The scale goes to the vectors, not to the rows. O(nnz b) per block. Values that are missing
+    count as ``fill``, (p,), if an earlier read has found any; all others must be finite.
     """
 
     vectors: Float
     centre: Float
     scaling: Scaling
+    fill: Float | None = None
 
     def init(self) -> ProductState:
         b, p = self.vectors.shape
@@ -168,6 +195,9 @@ class SparseProduct:
 
     def update(self, state: ProductState, values: csr_array, start: int) -> ProductState:
         rows = values.astype(np.float64)
+        if self.fill is not None:
+            missing = np.isnan(rows.data)
+            rows.data[missing] = self.fill[rows.indices[missing]]
         projected = rows @ (self.vectors / self.scaling.scale).T
         projected -= self.centre
         state.product += (rows.T @ projected).T / self.scaling.scale

@@ -18,7 +18,8 @@ SPARSE_WORK_BYTES = 40  # per entry: values in float64, their columns, and one o
 class Table:
     """The facts about a matrix that a plan follows from; see Matrix for their meaning.
 
-    ``transformed``: whether a read copies its block once more, to transform it.
+    ``width`` is 0 for all features; ``copies`` are those that reading and screening make of a
+    block.
     """
 
     shape: tuple[int, int]
@@ -28,9 +29,16 @@ class Table:
     chunk_columns: int
     shard_rows: int
     in_memory: bool
+    chunk_cells: int = 0
+    width: int = 0
+    copies: int = 0
     sparsity: Sparsity | None = None
     held_bytes: int = 0
-    transformed: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Features that take part."""
+        return self.width or self.shape[1]
 
     @property
     def row_bytes(self) -> int:
@@ -74,17 +82,18 @@ class Table:
 
     def read_bytes(self, rows: int) -> int:
         """Peak bytes of reading ``rows`` rows: the rows, and the chunks decoded on the way."""
-        copied = self.block_bytes(rows) if self.transformed else 0
+        copied = self.copies * self.block_bytes(rows)
         if self.in_memory:
             return copied
         if self.sparsity is not None:
-            block, entry = self.block_bytes(rows), self.sparsity.entry_bytes
+            most, entry = self.sparsity.most_read(rows), self.sparsity.entry_bytes
+            block = most * self._entry_bytes + rows * ROW_POINTER_BYTES
             chunk = self.sparsity.chunk_entries * entry
             return 2 * block + 2 * min(DECODED_AT_ONCE * chunk, block + 2 * chunk) + copied
         p, itemsize = self.shape[1], self.stored_itemsize
         wide = -(-p // self.chunk_columns) * self.chunk_columns
         covered = -(-rows // self.chunk_rows) * self.chunk_rows * wide * itemsize
-        chunk = self.chunk_rows * self.chunk_columns * itemsize
+        chunk = (self.chunk_cells or self.chunk_rows * self.chunk_columns) * itemsize
         decoding = 2 * min(DECODED_AT_ONCE * chunk, covered)
         unpacked = rows * self.row_bytes if itemsize != self.dtype.itemsize else 0
-        return rows * p * itemsize + decoding + max(unpacked, copied)
+        return rows * p * itemsize + decoding + unpacked + copied

@@ -61,7 +61,7 @@ def test_without_labels_it_says_so(cli: Cli, table: Path) -> None:
 
 
 def test_the_command_to_type_repeats_what_was_asked(cli: Cli, genes: Path) -> None:
-    asked = ("--variable", "counts", "--feature-dim", "gene", "--solver", "exact")
+    asked = ("--variable", "counts", "--feature-dims", "gene", "--solver", "exact")
     done = cli("plan", genes, "--k", 3, "--h", 5, *asked, "--method", "tsqr")
     command = done.out.splitlines()[-1].split()
     assert command[:2] == ["kmufs-stream", "select"]

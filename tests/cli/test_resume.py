@@ -25,9 +25,9 @@ import sys, time
 from kmufs_stream.sources.store import StoredRows
 from kmufs_stream_cli import main
 from kmufs_stream.streaming import plan
-from kmufs_stream import decomposition
+from kmufs_stream import reader
 plan.BLOCK_BYTES = plan.LARGE_BLOCK_BYTES = 4000
-decomposition.CachedRows = lambda rows, limit: rows
+reader.CachedRows = lambda rows, limit: rows
 fast = StoredRows._stored
 def slow(self, *where):
     time.sleep(float(sys.argv[1]))

@@ -158,7 +158,7 @@ def test_the_store_options_reach_the_source(cli: Cli, folder: Path) -> None:
     both.to_zarr(folder / "deep.zarr", group="in/side", mode="w")
     done = cli(
         *("select", "deep.zarr", "--group", "in/side", "--variable", "turned"),
-        *("--feature-dim", "gene", "--sample-dim", "cell", "--k", 3, "--h", 5, "--json"),
+        *("--feature-dims", "gene", "--sample-dims", "cell", "--k", 3, "--h", 5, "--json"),
     )
     assert done.code == 0, done
     assert done.json()["selected"] == select(X, 3, 5).selected.tolist()

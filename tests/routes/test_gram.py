@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,11 @@ from helpers import planted
 from reference import reference
 
 from kmufs_stream.routes.gram import correlation_matrix, leading_eigenpairs
+from kmufs_stream.screening import standardise
 from kmufs_stream.streaming.kernels import Gram
 from kmufs_stream.streaming.scaling import Scaling
+
+NAMED = partial(standardise, feature_name=str)
 
 
 def state_of(X: Any) -> tuple[Any, Scaling]:
@@ -23,7 +27,7 @@ def test_correlation_matrix() -> None:
     X = planted(300, 9) * 10.0 ** np.arange(-4, 5) + np.arange(9) * 1e3
     X[:, 4] = 7.25
     state, scaling = state_of(X)
-    features, correlation = correlation_matrix(state, scaling, str)
+    features, correlation = correlation_matrix(state, scaling, NAMED)
     keep = [0, 1, 2, 3, 5, 6, 7, 8]
     assert features.usable.tolist() == keep
     assert features.excluded["constant"].tolist() == [4]
@@ -40,7 +44,7 @@ def test_correlation_matrix() -> None:
 
 def test_no_feature_is_excluded_without_reason() -> None:
     state, scaling = state_of(planted(100, 5))
-    assert correlation_matrix(state, scaling, str)[0].excluded == {}
+    assert correlation_matrix(state, scaling, NAMED)[0].excluded == {}
 
 
 def test_almost_constant_feature_is_usable() -> None:
@@ -48,7 +52,7 @@ def test_almost_constant_feature_is_usable() -> None:
     X[:, 1] = 5
     X[777, 1] = np.nextafter(5, 6)
     state, scaling = state_of(X)
-    features, correlation = correlation_matrix(state, scaling, str)
+    features, correlation = correlation_matrix(state, scaling, NAMED)
     assert features.usable.tolist() == [0, 1, 2]
     assert np.isfinite(correlation).all()
     np.testing.assert_allclose(features.std[1], np.spacing(5.0) * np.sqrt(0.001 * 0.999), rtol=1e-6)

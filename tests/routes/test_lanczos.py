@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from reference import Reference, reference, top
 
 from kmufs_stream import blas
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Leading, Standardised
+from kmufs_stream.factor import Leading
 from kmufs_stream.routes.lanczos import (
     Krylov,
     contenders,
@@ -27,12 +28,15 @@ from kmufs_stream.routes.lanczos import (
     lanczos_bytes,
     product_block_columns,
 )
+from kmufs_stream.screening import Standardised, standardise
 from kmufs_stream.solvers.scores import feature_scores
 from kmufs_stream.streaming.kernels import Kernel, State
 from kmufs_stream.streaming.products import Product, StartProduct
 from kmufs_stream.streaming.scaling import Precision, Scaling
 
 Array = npt.NDArray[Any]
+
+NAMED = partial(standardise, feature_name="feature {}".format)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -75,9 +79,7 @@ def run(x: Array, k: int, reader: Reader | None = None, **options: Any) -> Leadi
     scaling = Scaling.from_probe(x[:: max(len(x) // 512, 1)], precision_of(x))
     asked: dict[str, Any] = {"h": None, "tol": 1e-4, "max_passes": 40, "seed": 0}
     asked |= options
-    return lanczos(
-        reader or Reader(x), scaling, x.shape[1], k=k, feature_name="feature {}".format, **asked
-    )
+    return lanczos(reader or Reader(x), scaling, x.shape[1], k=k, standardise=NAMED, **asked)
 
 
 def scores_of(found: Leading, k: int) -> npt.NDArray[np.float64]:
@@ -247,7 +249,7 @@ def test_a_probe_that_misleads_costs_no_digits(offset: float) -> None:
     flat = np.repeat(x[:1], 5, axis=0)
     scaling = Scaling.from_probe(flat, "float64")
     found = lanczos(
-        Reader(x), scaling, 80, k=3, h=None, tol=1e-8, max_passes=40, seed=0, feature_name=str
+        Reader(x), scaling, 80, k=3, h=None, tol=1e-8, max_passes=40, seed=0, standardise=NAMED
     )
     assert found.settled
     assert np.abs(scores_of(found, 3) - reference(x).scores(3)).max() <= 2e-8
@@ -341,7 +343,7 @@ def test_too_few_samples(rows: int) -> None:
             tol=1e-4,
             max_passes=5,
             seed=0,
-            feature_name=str,
+            standardise=NAMED,
         )
     assert raised.value.code == "too_few_samples"
 
@@ -446,7 +448,8 @@ def test_bytes_bound_the_arrays() -> None:
     scaling = Scaling.from_probe(x, "float64")
     state = StartProduct(scaling, np.ones((block, p))).init()
     moments = state.moments
-    arrays: list[Array] = [moments.total, moments.low, moments.high, moments.invalid]
+    arrays: list[Array] = [moments.total, moments.low, moments.high]
+    arrays += [moments.missing, moments.infinite]
     arrays += [state.squares, state.product]
     assert sum(a.nbytes for a in arrays) <= size.state
     assert size.driver >= 8 * p * block * (steps + 1)

@@ -177,7 +177,8 @@ def test_an_object_in_a_group_is_selected_from(tmp_path: Path) -> None:
         ({"layer": "spliced"}, "unknown_layer"),
         ({"raw": True}, "no_raw"),
         ({"layer": "spliced", "raw": True}, "bad_option"),
-        ({"sample_dim": "var"}, "bad_option"),
+        ({"sample_dims": "var"}, "bad_option"),
+        ({"features_from_variables": True}, "bad_option"),
     ],
 )
 def test_what_is_not_there_is_refused_by_name(
@@ -231,7 +232,7 @@ def test_columns_beyond_the_last_are_reported_as_damage(kind: str, tmp_path: Pat
 def test_a_lost_chunk_is_named(tmp_path: Path) -> None:
     path = stores.write_zarr2(annotated(sp.csr_matrix(counts())), tmp_path / "cells")
     (path / "X" / "indices" / "0").unlink()
-    with pytest.raises(BrokenError, match=r"chunk 0 of .*X/indices"):
+    with pytest.raises(BrokenError, match=r"chunk X/indices/0 of .*cells"):
         select(path, K, H)
 
 

@@ -68,7 +68,7 @@ def test_dataarray_keeps_names_labels_coordinates_and_attributes() -> None:
     assert set(matrix.frame.coords) == set(array.coords)
 
 
-@pytest.mark.parametrize("named", [{"sample_dim": "cell"}, {"feature_dim": "gene"}])
+@pytest.mark.parametrize("named", [{"sample_dims": "cell"}, {"feature_dims": "gene"}])
 def test_transposed_dataarray(named: dict[str, str]) -> None:
     matrix = open_matrix(labelled(X).transpose(), **named)
     assert matrix.shape == (120, 12)
@@ -129,12 +129,12 @@ def test_nan_in_memory_is_named() -> None:
     [
         ([[1.0, 2.0]], "unknown_source"),
         (X[:, 0], "not_2d"),
-        (X.reshape(12, 10, 12), "not_2d"),
+        (X.reshape(12, 10, 12), "which_dimensions"),
         (X + 1j, "bad_dtype"),
         (X.astype("U"), "bad_dtype"),
         (X.astype(object), "bad_dtype"),
-        (da.zeros((3, 3, 3)), "not_2d"),
-        (labelled(X).to_dataset(), "unknown_source"),
+        (da.zeros((3, 3, 3)), "which_dimensions"),
+        (xr.Dataset({"a": ("s", X[:, 0])}), "no_table"),
     ],
     ids=["list", "1d", "3d", "complex", "string", "object", "dask 3d", "dataset"],
 )

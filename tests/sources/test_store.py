@@ -143,7 +143,7 @@ def test_only_textual_coordinate_labels_the_features(tmp_path: Path) -> None:
     assert open_matrix(write_xarray(tmp_path / "b.zarr", two)).labels is None
 
 
-@pytest.mark.parametrize("named", [{"sample_dim": "cell"}, {"feature_dim": "gene"}])
+@pytest.mark.parametrize("named", [{"sample_dims": "cell"}, {"feature_dims": "gene"}])
 @pytest.mark.parametrize(("zarr_format", "shards"), [(2, None), (3, None), (3, (12, 60))])
 def test_transposed_store(
     tmp_path: Path, zarr_format: int, shards: tuple[int, int] | None, named: dict[str, str]
@@ -167,7 +167,7 @@ def test_transposed_store(
 
 def test_bare_array_transposed_by_its_default_names(tmp_path: Path) -> None:
     path = write_bare(tmp_path / "a", np.ascontiguousarray(X.T))
-    matrix = open_matrix(path, sample_dim="feature")
+    matrix = open_matrix(path, sample_dims="feature")
     assert matrix.shape == (120, 12)
     np.testing.assert_array_equal(values(matrix), X)
 
@@ -319,7 +319,7 @@ def test_corrupt_chunk_is_named(
     path = write_bare(tmp_path / "a", stored, zarr_format=zarr_format, chunks=chunks, shards=shard)
     broken = chunk_files(path)[-1]
     broken.write_bytes(b"\x00garbage" * 9)
-    matrix = open_matrix(path, sample_dim="feature" if transposed else None)
+    matrix = open_matrix(path, sample_dims="feature" if transposed else None)
     with pytest.raises(BrokenError) as caught:
         decompose(matrix, 2)
     assert caught.value.code == "corrupt_chunk"
@@ -423,7 +423,7 @@ def make_unreadable(path: Path, what: str) -> None:
         ("file", "not_zarr"),
         ("empty group", "empty_group"),
         ("one dimension", "not_2d"),
-        ("three dimensions", "not_2d"),
+        ("three dimensions", "which_dimensions"),
         ("complex", "bad_dtype"),
         ("string", "bad_dtype"),
         ("truncated", "bad_metadata"),
@@ -447,9 +447,9 @@ def test_refused(tmp_path: Path, what: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"sample_dim": "no"}, "unknown_dimension"),
-        ({"feature_dim": "no"}, "unknown_dimension"),
-        ({"sample_dim": "cell", "feature_dim": "cell"}, "same_dimension"),
+        ({"sample_dims": "no"}, "unknown_dimension"),
+        ({"feature_dims": "no"}, "unknown_dimension"),
+        ({"sample_dims": "cell", "feature_dims": "cell"}, "same_dimension"),
     ],
 )
 def test_refused_dimensions(tmp_path: Path, options: dict[str, str], code: str) -> None:

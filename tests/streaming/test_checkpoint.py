@@ -18,6 +18,7 @@ from kmufs_stream import (
     RequestError,
     decompose,
     open_matrix,
+    reader,
     select,
 )
 from kmufs_stream import decomposition as decomposing
@@ -32,7 +33,7 @@ def _many_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition for every chunk, every pass reads, and states are saved at every chance."""
     monkeypatch.setattr(planning, "BLOCK_BYTES", 4000)
     monkeypatch.setattr(planning, "LARGE_BLOCK_BYTES", 4000)
-    monkeypatch.setattr(decomposing, "CachedRows", lambda rows, limit: rows)
+    monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
     monkeypatch.setattr(checkpoints, "SAVING_SHARE", 0)
 
 

@@ -144,7 +144,7 @@ def test_the_subset_is_written_by_the_workers(
     dims = ("gene", "cell") if transposed else ("cell", "gene")
     array = DataArray(X.T if transposed else X, dims=dims, name="counts")
     store = write_xarray(tmp_path / "a.zarr", array, chunks=(30, 30))
-    data = open_matrix(store, sample_dim="cell")
+    data = open_matrix(store, sample_dims="cell")
     select(data, 3, 5, out=tmp_path / "here.zarr")
     with distributed.Client(two_workers):
         result = select(data, 3, 5, out=tmp_path / "there.zarr")

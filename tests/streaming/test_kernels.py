@@ -115,7 +115,8 @@ def test_all_that_is_not_finite_is_counted_after_the_first_too() -> None:
     x[199, 5] = -np.inf
     kernel = Gram(Scaling.from_probe(X[:64], "float64"))
     state = kernel.merge(folded(kernel, x[:100], [30, 60]), folded(kernel, x[100:], [155]))
-    assert state.moments.invalid.tolist() == [0, 0, 11, 0, 0, 1]
+    assert state.moments.missing.tolist() == [0, 0, 1, 0, 0, 0]
+    assert state.moments.infinite.tolist() == [0, 0, 10, 0, 0, 1]
     assert state.moments.count == N
     assert not state.moments.valid
 

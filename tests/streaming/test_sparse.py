@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -16,8 +17,8 @@ from reference import assert_same_scores, reference
 
 from kmufs_stream.decomposition import check_spread
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Standardised
 from kmufs_stream.routes.gram import leading_of_gram
+from kmufs_stream.screening import Standardised, standardise
 from kmufs_stream.streaming import sparse
 from kmufs_stream.streaming.kernels import Kernel
 from kmufs_stream.streaming.passes import run_pass
@@ -143,7 +144,8 @@ def test_what_is_not_finite_is_counted_by_feature() -> None:
         SparseStartProduct(sparse_scaling(X), np.ones((2, 5))),
     ):
         state: Any = states(kernel, X)
-        assert state.moments.invalid.tolist() == [0, 2, 1, 0, 0]
+        assert state.moments.missing.tolist() == [0, 2, 0, 0, 0]
+        assert state.moments.infinite.tolist() == [0, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1.0, 1e150])
@@ -151,7 +153,7 @@ def test_values_of_any_scale_do_not_overflow(unit: float) -> None:
     X = table(300, 20, 0.3) * unit
     scaling = sparse_scaling(X)
     state = states(SparseGram(scaling), X)
-    leading = leading_of_gram(state, scaling, 3, str)
+    leading = leading_of_gram(state, scaling, 3, partial(standardise, feature_name=str))
     expected = reference(X.toarray() / unit)
     found = np.full(20, np.nan)
     found[leading.features.usable] = leading.components[:, :3] ** 2 @ leading.eigenvalues[:3]
@@ -171,6 +173,8 @@ def test_correlations_lose_what_the_means_cost(ratio: float, digits: float) -> N
 
 def test_means_that_cost_too_much_are_refused() -> None:
     usable = np.array([0, 1])
-    features = Standardised(10, np.array([1.0, -1e9]), np.array([1.0, 1.0]), usable, {})
+    none = np.zeros(0, np.int64)
+    mean, std, missing = np.array([1.0, -1e9]), np.ones(2), np.zeros(2, np.int64)
+    features = Standardised(10, mean, std, missing, usable, {}, none)
     with pytest.raises(RequestError, match="The mean of gene 1 is 1e"):
         check_spread(features, lambda i: f"gene {i}")

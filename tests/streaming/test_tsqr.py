@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Leading
 from kmufs_stream.routes.gram import correlation_matrix, leading_eigenpairs
 from kmufs_stream.routes.tsqr import leading_of_triangle
+from kmufs_stream.screening import standardise
 from kmufs_stream.solvers.scores import feature_scores
 from kmufs_stream.streaming.kernels import Gram
 from kmufs_stream.streaming.scaling import Scaling
@@ -39,8 +41,7 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
-def name(index: int) -> str:
-    return f"feature {index}"
+named = partial(standardise, feature_name="feature {}".format)
 
 
 def folded(kernel: TSQR, x: npt.NDArray[Any], edges: list[int]) -> TSQRState:
@@ -60,7 +61,7 @@ def whole(x: npt.NDArray[Any], k: int, parts: int = 3, blocks: int = 2) -> tuple
     for a, b in pairwise(cuts):
         edges = np.linspace(a, b, blocks + 1).astype(int).tolist()
         state = kernel.merge(state, folded(kernel, x, edges))
-    return leading_of_triangle(state, scaling, k, name), scaling
+    return leading_of_triangle(state, scaling, k, named), scaling
 
 
 @settings(deadline=None, max_examples=60)
@@ -122,7 +123,7 @@ def test_small_singular_value_survives_where_gram_loses_it() -> None:
     assert s[-1] < 1e-8 * s[0]
     assert np.abs(found.singular_values - s).max() <= 20 * EPS * s[0]
     kernel = Gram(scaling)
-    _, matrix = correlation_matrix(kernel.update(kernel.init(), x, 0), scaling, name)
+    _, matrix = correlation_matrix(kernel.update(kernel.init(), x, 0), scaling, named)
     values, _, _ = leading_eigenpairs(matrix, 13)
     lost = np.sqrt(np.maximum(values, 0) * len(x))[-1]
     assert abs(lost - s[-1]) > 0.1 * s[-1] > 1000 * abs(found.singular_values[-1] - s[-1])
@@ -156,10 +157,11 @@ def test_values_that_are_not_finite_are_counted_and_named() -> None:
     kernel = TSQR(Scaling.from_probe(x, "float64"))
     states = [folded(kernel, x, [a, a + 15, a + 30]) for a in (0, 30, 60)]
     state = kernel.merge(kernel.merge(states[0], states[1]), states[2])
-    assert state.moments.invalid.tolist() == [0, 2, 0, 1, 0]
+    assert state.moments.missing.tolist() == [0, 1, 0, 0, 0]
+    assert state.moments.infinite.tolist() == [0, 1, 0, 1, 0]
     assert state.moments.count == 90
     with pytest.raises(RequestError) as raised:
-        leading_of_triangle(state, kernel.scaling, 3, name)
+        leading_of_triangle(state, kernel.scaling, 3, named)
     assert raised.value.code == "not_finite"
     assert "feature 1: 2" in raised.value.message
 
@@ -169,7 +171,7 @@ def test_too_few_samples(rows: int) -> None:
     kernel = TSQR(Scaling.from_probe(X, "float64"))
     state = kernel.update(kernel.init(), X[:rows], 0) if rows else kernel.init()
     with pytest.raises(RequestError) as raised:
-        leading_of_triangle(state, kernel.scaling, 3, name)
+        leading_of_triangle(state, kernel.scaling, 3, named)
     assert raised.value.code == "too_few_samples"
 
 
@@ -201,7 +203,7 @@ def test_same_choice_as_gram_on_real_data(data: str, k: int) -> None:
     x, _ = load(data)
     found, scaling = whole(x, 2 * k + 1, parts=2, blocks=1)
     kernel = Gram(scaling)
-    features, matrix = correlation_matrix(kernel.update(kernel.init(), x, 0), scaling, name)
+    features, matrix = correlation_matrix(kernel.update(kernel.init(), x, 0), scaling, named)
     values, components, _ = leading_eigenpairs(matrix, 2 * k + 1)
     expected = feature_scores(components, values, k)
     scores = feature_scores(found.components, found.singular_values**2 / len(x), k)

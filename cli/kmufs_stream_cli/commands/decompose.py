@@ -9,6 +9,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor, Matrix
@@ -18,8 +19,9 @@ H = 100  # features in the example of what to type next
 BAR = 30  # letters of the longest
 
 
+@on_table
 def decompose(
-    data: options.Data,
+    table: TableOptions,
     k: options.K,
     out: Annotated[
         str,
@@ -30,16 +32,6 @@ def decompose(
             rich_help_panel=options.OUTPUT,
         ),
     ],
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dim: options.SampleDim = None,
-    feature_dim: options.FeatureDim = None,
-    layer: options.Layer = None,
-    raw: options.Raw = False,
-    feature_labels: options.FeatureLabels = None,
-    transform: options.Transform = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
-    retries: options.Retries = 5,
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
@@ -57,24 +49,12 @@ def decompose(
     debug: options.Debug = False,
 ) -> None:
     """Read DATA once and keep its factor: select then answers every k up to K from it at once."""
-    from kmufs_stream import LanczosOptions, open_matrix
+    from kmufs_stream import LanczosOptions
     from kmufs_stream import decompose as run
     from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
-    matrix = open_matrix(
-        data,
-        variable=variable,
-        group=group,
-        sample_dim=sample_dim,
-        feature_dim=feature_dim,
-        layer=layer,
-        raw=raw,
-        feature_labels=feature_labels,
-        transform=transform or (),
-        fill_missing_chunks=fill_missing_chunks,
-        retries=retries,
-    )
+    matrix = table.open()
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
         shown(verbose=verbose, json=json) as progress,
@@ -84,6 +64,7 @@ def decompose(
             k,
             method=method,
             lanczos=LanczosOptions(tol, max_passes, seed),
+            screening=table.screening(),
             memory=share,
             threads=threads,
             precision=precision,
@@ -100,19 +81,11 @@ def decompose(
         _show(factor, matrix, summary)
         again = show.command(
             "select",
-            data,
+            table.data,
             factor=out,
             k=k,
             h=H if summary["usable"] > H else k,
-            variable=variable,
-            group=group,
-            sample_dim=sample_dim,
-            feature_dim=feature_dim,
-            layer=layer,
-            raw=raw,
-            feature_labels=feature_labels,
-            transform=transform,
-            fill_missing_chunks=fill_missing_chunks,
+            **table.typed(),
         )
         show.next_command(show.console(), again)
 

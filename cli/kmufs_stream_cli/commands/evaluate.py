@@ -8,6 +8,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.table import split
 
 if TYPE_CHECKING:
     from kmufs_stream import Evaluation
@@ -40,8 +41,8 @@ def evaluate(
     ] = None,
     variable: options.Variable = None,
     group: options.Group = None,
-    sample_dim: options.SampleDim = None,
-    feature_dim: options.FeatureDim = None,
+    sample_dims: options.SampleDims = None,
+    feature_dims: options.FeatureDims = None,
     fill_missing_chunks: options.FillMissingChunks = False,
     k: Annotated[
         int | None,
@@ -75,8 +76,8 @@ def evaluate(
             data,
             variable=variable,
             group=group,
-            sample_dim=sample_dim,
-            feature_dim=feature_dim,
+            sample_dims=split(sample_dims),
+            feature_dims=split(feature_dims),
             fill_missing_chunks=fill_missing_chunks,
         )
     with shown(verbose=verbose, json=json) as progress:

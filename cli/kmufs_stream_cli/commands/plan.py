@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from kmufs_stream_cli import options, show
+from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
@@ -13,18 +15,11 @@ if TYPE_CHECKING:
 NAMED = 5  # labels that are shown
 
 
+@on_table
 def plan(
-    data: options.Data,
+    table: TableOptions,
     k: options.K,
     h: options.H,
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dim: options.SampleDim = None,
-    feature_dim: options.FeatureDim = None,
-    layer: options.Layer = None,
-    raw: options.Raw = False,
-    feature_labels: options.FeatureLabels = None,
-    transform: options.Transform = None,
     method: options.Method = "auto",
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
@@ -40,20 +35,10 @@ def plan(
     debug: options.Debug = False,
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
-    from kmufs_stream import LanczosOptions, load_factor, open_matrix, plan_selection
+    from kmufs_stream import LanczosOptions, load_factor, plan_selection
     from kmufs_stream.streaming.cluster import connected
 
-    matrix = open_matrix(
-        data,
-        variable=variable,
-        group=group,
-        sample_dim=sample_dim,
-        feature_dim=feature_dim,
-        layer=layer,
-        raw=raw,
-        feature_labels=feature_labels,
-        transform=transform or (),
-    )
+    matrix = table.open()
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         made = plan_selection(
             matrix,
@@ -64,6 +49,7 @@ def plan(
             selection_only=selection_only,
             method=method,
             lanczos=LanczosOptions(tol, max_passes),
+            screening=table.screening(),
             memory=share,
             threads=threads,
             precision=precision,
@@ -85,17 +71,10 @@ def plan(
     )
     again = show.command(
         "select",
-        data,
+        table.data,
         k=k,
         h=h,
-        variable=variable,
-        group=group,
-        sample_dim=sample_dim,
-        feature_dim=feature_dim,
-        layer=layer,
-        raw=raw,
-        feature_labels=feature_labels,
-        transform=transform,
+        **table.typed(),
         solver=solver if solver != "admm" else None,
         factor=factor,
         selection_only=selection_only,
@@ -122,12 +101,14 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     if matrix.transforms:
         dtype += ", transformed by " + ", then ".join(matrix.transforms)
     shards = f", in shards of {matrix.shard_rows:,} rows"
-    whole = "; one chunk spans all samples, so the whole table is one block"
+    again = shlex.join(["kmufs-stream", "rechunk", matrix.source, "OUT"])
+    whole = f"; one chunk spans all samples, so the whole table is one block: {again}"
+    part = "" if matrix.asked is None else f", of which {matrix.width:,} take part"
     return [
         (
             "shape",
             f"{samples:,} samples ({matrix.sample_dim}) x {features:,} features "
-            f"({matrix.feature_dim})",
+            f"({matrix.feature_dim}){part}" + (f"; {matrix.hint}" if matrix.hint else ""),
         ),
         ("dtype", dtype),
         (
@@ -187,6 +168,7 @@ def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[st
         "variable": matrix.name,
         "samples": matrix.shape[0],
         "features": matrix.shape[1],
+        "taking_part": matrix.width,
         "sample_dim": matrix.sample_dim,
         "feature_dim": matrix.feature_dim,
         "dtype": str(matrix.dtype),

@@ -12,29 +12,30 @@ import typer
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.plan import plan_facts
 from kmufs_stream_cli.progress import say, shown
+from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Selection
 
 BEST = 10
 GREEDY = ("consensus", "css")
-PLANNED = ("solver", "selection_only", "method", "lanczos", "memory", "threads", "precision")
+PLANNED = (
+    "solver",
+    "selection_only",
+    "method",
+    "lanczos",
+    "screening",
+    "memory",
+    "threads",
+    "precision",
+)
 
 
+@on_table
 def select(
-    data: options.Data,
+    table: TableOptions,
     k: options.K,
     h: options.H,
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dim: options.SampleDim = None,
-    feature_dim: options.FeatureDim = None,
-    layer: options.Layer = None,
-    raw: options.Raw = False,
-    feature_labels: options.FeatureLabels = None,
-    transform: options.Transform = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
-    retries: options.Retries = 5,
     out: Annotated[
         str | None,
         typer.Option(
@@ -61,6 +62,7 @@ def select(
     tol: options.Tol = 1e-4,
     max_passes: options.MaxPasses = 12,
     seed: options.Seed = 0,
+    keep: options.Keep = None,
     solver: options.SolverName = "admm",
     mu0: Annotated[
         float | None,
@@ -109,30 +111,20 @@ def select(
 
     The data are read once, block by block, whatever their size.
     """
-    from kmufs_stream import AdmmOptions, LanczosOptions, open_matrix
+    from kmufs_stream import AdmmOptions, LanczosOptions
     from kmufs_stream.streaming.cluster import connected
 
-    matrix = open_matrix(
-        data,
-        variable=variable,
-        group=group,
-        sample_dim=sample_dim,
-        feature_dim=feature_dim,
-        layer=layer,
-        raw=raw,
-        feature_labels=feature_labels,
-        transform=transform or (),
-        fill_missing_chunks=fill_missing_chunks,
-        retries=retries,
-    )
+    matrix = table.open()
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         result = run_select(
             matrix,
             k,
             h,
-            out=default_output(data) if out is None else out,
+            out=default_output(table.data) if out is None else out,
             verbose=verbose,
             json=json,
+            keep=keep or None,
+            screening=table.screening() if factor is None else table.asked_screening(),
             solver=solver,
             options=AdmmOptions(mu0, mu_max, rho, max_iter, patience),
             factor=factor,
@@ -155,7 +147,7 @@ def select(
 
 def default_output(data: str) -> str:
     """Beside the user, not beside the data, which may lie where nothing can be written."""
-    return f"{Path(data).resolve().stem}.selected.zarr"
+    return f"{Path(data.removesuffix('.zip')).resolve().stem}.selected.zarr"
 
 
 def run_select(
@@ -218,6 +210,12 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         ("solver", _ending(summary)),
         ("excluded", show.excluded(summary["excluded"], show.names(result.factor, result.matrix))),
     ]
+    if result.matrix.hint is not None:
+        rows.append(("shape", result.matrix.hint))
+    if summary["missing_values"] or summary["samples_dropped"]:
+        rows.append(("missing", _missing(summary)))
+    if summary["kept"]:
+        rows.append(("kept", f"{len(summary['kept']):,} features, whatever their scores"))
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
     if summary["ambiguous"]:
@@ -252,6 +250,12 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     ]
     rows += [(what, path) for what, path in _outputs(summary) if path is not None]
     return rows
+
+
+def _missing(summary: dict[str, Any]) -> str:
+    if summary["samples_dropped"]:
+        return f"{summary['samples_dropped']:,} samples left out"
+    return f"the mean stands in for {summary['missing_values']:,} values"
 
 
 def _outputs(summary: dict[str, Any]) -> list[tuple[str, str | None]]:

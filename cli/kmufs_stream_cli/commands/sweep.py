@@ -9,6 +9,7 @@ import typer
 from kmufs_stream.errors import RequestError
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Sweep
@@ -17,13 +18,9 @@ BAR = 20  # letters of a full one
 GRID = "N,N,... or FIRST:LAST:STEP"
 
 
+@on_table
 def sweep(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="FACTOR|DATA", help="What decompose wrote; or a Zarr store, read once."
-        ),
-    ],
+    table: TableOptions,
     k: Annotated[str | None, typer.Option("--k", metavar=GRID, help="Numbers of clusters.")] = None,
     h: Annotated[
         str | None, typer.Option("--h", metavar=GRID, help="Numbers of features to choose.")
@@ -50,11 +47,6 @@ def sweep(
             help="Show where what is explained stops growing fast; --h may be left out.",
         ),
     ] = False,
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dim: options.SampleDim = None,
-    feature_dim: options.FeatureDim = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
     csv: Annotated[
         str | None,
         typer.Option(
@@ -78,9 +70,9 @@ def sweep(
 ) -> None:
     """Choose features for many K, H and solvers from one factor, and show what each explains.
 
-    The data are read once; not at all from what decompose wrote.
+    DATA may be what decompose wrote, of which nothing is read; other data are read once.
     """
-    from kmufs_stream import LanczosOptions, open_matrix
+    from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
     from kmufs_stream.factor_store import is_factor
     from kmufs_stream.trials import check_csv, write_csv
@@ -89,24 +81,16 @@ def sweep(
     hs = _grid("--h", h, suggest_h)
     if csv is not None:
         check_csv(csv, overwrite=overwrite)
-    table: Any = data
-    if not is_factor(data):
-        table = open_matrix(
-            data,
-            variable=variable,
-            group=group,
-            sample_dim=sample_dim,
-            feature_dim=feature_dim,
-            fill_missing_chunks=fill_missing_chunks,
-        )
+    data: Any = table.data if is_factor(table.data) else table.open()
     with shown(verbose=verbose, json=json) as progress:
         found = run(
-            table,
+            data,
             ks,
             hs,
             solvers=[name.strip() for name in solver.split(",")],
             method=method,
             lanczos=LanczosOptions(tol, max_passes, seed),
+            screening=table.screening(),
             memory=memory,
             threads=threads,
             precision=precision,

@@ -1,0 +1,105 @@
+"""The options that say which table a command works on, for every command that reads data."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from kmufs_stream_cli import options
+
+if TYPE_CHECKING:
+    from kmufs_stream import Matrix, Screening
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """DATA and what takes part of it, as typed."""
+
+    data: options.Data
+    variable: options.Variable = None
+    group: options.Group = None
+    sample_dims: options.SampleDims = None
+    feature_dims: options.FeatureDims = None
+    features_from_variables: options.FeaturesFromVariables = False
+    layer: options.Layer = None
+    raw: options.Raw = False
+    feature_labels: options.FeatureLabels = None
+    transform: options.Transform = None
+    fill_missing_chunks: options.FillMissingChunks = False
+    retries: options.Retries = 5
+    features: options.Features = None
+    exclude_features: options.ExcludeFeatures = None
+    where: options.Where = None
+    missing: options.Missing = "raise"
+    min_std: options.MinStd = 0.0
+    min_nonzero: options.MinNonzero = 0.0
+
+    def open(self) -> Matrix:
+        """The table."""
+        from kmufs_stream import open_matrix
+
+        return open_matrix(
+            self.data,
+            variable=self.variable,
+            group=self.group,
+            sample_dims=split(self.sample_dims),
+            feature_dims=split(self.feature_dims),
+            features_from_variables=self.features_from_variables,
+            layer=self.layer,
+            raw=self.raw,
+            feature_labels=self.feature_labels,
+            transform=self.transform or (),
+            fill_missing_chunks=self.fill_missing_chunks,
+            retries=self.retries,
+            features=self.features or None,
+            exclude_features=self.exclude_features or None,
+            where=self.where,
+        )
+
+    def screening(self) -> Screening:
+        """What becomes of missing values and rare features."""
+        from kmufs_stream import Screening
+
+        return Screening(self.missing, self.min_std, self.min_nonzero)
+
+    def asked_screening(self) -> Screening | None:
+        """The same where any of it was asked for: what a factor at hand has to agree with."""
+        asked, usual = self.screening(), type(self)(self.data).screening()
+        return None if asked == usual else asked
+
+    def typed(self) -> dict[str, Any]:
+        """The options that differ from their defaults, to be typed again."""
+        defaults = asdict(type(self)(self.data))
+        return {n: v for n, v in asdict(self).items() if n != "data" and v != defaults[n]}
+
+
+def split(names: str | None) -> list[str] | None:
+    """Names parted by commas."""
+    return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def on_table(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, whose first parameter takes them, the options of TableOptions."""
+    own = list(inspect.signature(command).parameters.values())[1:]
+    kinds = get_type_hints(TableOptions, include_extras=True)
+    kinds |= get_type_hints(command, include_extras=True)
+    theirs = inspect.signature(TableOptions).parameters.values()
+    names = [field.name for field in fields(TableOptions)]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        table = TableOptions(**{name: given.pop(name) for name in names})
+        command(table, **given)
+
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kinds[p.name])
+            for p in [*theirs, *own]
+        ]
+    )
+    run.__annotations__ = {p: kinds[p] for p in [*names, *(q.name for q in own)]}
+    del run.__wrapped__
+    return run

@@ -1,0 +1,118 @@
+"""What tells data from other data, and a run over them from another run."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.factor import Factor
+from kmufs_stream.screening import Screening
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.matrix import Block
+from kmufs_stream.streaming.plan import Plan
+from kmufs_stream.streaming.scaling import read_probe
+
+DIFFERENCES = {
+    "shape": "its shape is {kept}, that of the data {found}",
+    "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
+    "labels": "the features have other labels",
+    "asked": "it is of other features (--features, --exclude-features)",
+    "values": "the metadata or the values of the rows compared are others",
+    "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
+}
+
+
+def check_belongs(factor: Factor, matrix: Matrix) -> None:
+    """Refuse a factor of other data."""
+    n, p = matrix.shape
+    ours = {"shape": f"{n} x {p}"}
+    if n and factor.fingerprint["shape"] == ours["shape"]:
+        ours = fingerprint(matrix, read_probe(matrix))
+    for what, found in ours.items():
+        kept = factor.fingerprint.get(what)
+        if kept != found:
+            why = DIFFERENCES[what].format(kept=kept, found=found)
+            raise RequestError(
+                "wrong_factor",
+                f"The factor does not belong to {matrix.source}: {why}.",
+                "Give the same --transform."
+                if what == "transforms"
+                else "Decompose these data again.",
+            )
+
+
+def check_screening(factor: Factor, screening: Screening | None) -> None:
+    """Refuse a factor for which missing values and rare features were dealt with otherwise."""
+    if screening is None or screening == factor.screening:
+        return
+    ours, asked = vars(factor.screening), vars(screening)
+    for name, made in ours.items():
+        if asked[name] != made:
+            option = f"--{name.replace('_', '-')}"
+            raise RequestError(
+                "wrong_factor",
+                f"The factor was made with {option} {made}, not {asked[name]}.",
+                f"Leave {option} out, or decompose again with it.",
+            )
+
+
+def identity_of_run(
+    belongs: dict[str, str],
+    k: int,
+    plan: Plan,
+    seed: int,
+    screening: Screening,
+) -> dict[str, str]:
+    """What the states of a run depend on: the data, and how they are read."""
+    lanczos_only = plan.method == "lanczos"
+    return {f"data {what}": value for what, value in belongs.items()} | {
+        "k": str(k) if lanczos_only else "any",
+        "method": plan.method,
+        "precision": plan.precision,
+        "screening": repr(screening),
+        "seed": str(seed) if lanczos_only else "any",
+        "rows of a block": str(plan.block_rows),
+        "blocks of a partition": str(plan.blocks_per_partition),
+    }
+
+
+def check_unchanged(matrix: Matrix, chunks: str) -> None:
+    """Raise BrokenError if the stored data are no longer those that the run began with."""
+    if not matrix.in_memory and _digest_of_chunks(matrix.inventory()[1:]) != chunks:
+        raise BrokenError(
+            "source_changed",
+            f"{matrix.source} was changed while it was being read: sizes or times of its chunks "
+            "differ.",
+            "Run again when nobody writes to it; a checkpoint of this run has to be removed.",
+        )
+
+
+def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
+    """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
+    labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
+    asked = "all" if matrix.asked is None else matrix.asked.tolist()
+    metadata, *chunks = matrix.inventory()
+    parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
+    values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
+    return {
+        "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
+        "transforms": ", ".join(matrix.transforms) or "none",
+        "labels": _digest(repr(labels).encode()),
+        "asked": _digest(repr(asked).encode()),
+        "values": _digest(*values),
+        "chunks": _digest_of_chunks(chunks),
+    }
+
+
+def _digest_of_chunks(chunks: list[str]) -> str:
+    return _digest("\n".join(chunks).encode())
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,131 @@
+"""Reads of all rows, and what is gathered and left out on the way."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.factor import RowSample
+from kmufs_stream.progress import Progress
+from kmufs_stream.screening import Screening, Standardised, standardise
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.matrix import Block
+from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.streaming.checkpoint import Checkpoint
+from kmufs_stream.streaming.cluster import active_client
+from kmufs_stream.streaming.kernels import Kernel, Moments, State
+from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.plan import Plan
+from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
+from kmufs_stream.streaming.scaling import Scaling
+from kmufs_stream.streaming.screened import Screened, ScreenedState, missing_in
+
+
+class Reader:
+    """Reads all rows once for each kernel that it is given; the first read gathers the sample.
+
+    Kernels see the features asked for, and the samples that the policy for missing values keeps.
+    """
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        plan: Plan,
+        screening: Screening,
+        probe: Block,
+        progress: Progress,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        n, p = matrix.shape
+        self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
+        self.checkpoint = checkpoint
+        self.client = active_client() if plan.cluster is not None else None
+        if self.client is not None:
+            progress.tell(f"cluster dashboard: {self.client.dashboard_link}")
+        self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
+        self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
+        self.pieces: list[NDArray[Any]] = []
+        self.passes = 0
+        self.seconds = 0.0
+        self.complete: NDArray[np.bool_] | None = None
+        if screening.missing == "drop-samples":
+            # A guess at the features that have any value at all.
+            self.complete = missing_in(probe).sum(axis=0) < probe.shape[0]
+        self.nonzero: NDArray[np.int64] | None = None
+        self.dropped = np.empty(0, np.int64)
+
+    def __call__(self, kernel: Kernel[State]) -> State:
+        began = time.perf_counter()
+        state = self._screened(kernel) if self._screens else self._read(kernel)
+        self.seconds += time.perf_counter() - began
+        return state
+
+    def standardise(
+        self, moments: Moments, scaling: Scaling, variance: NDArray[np.float64], /
+    ) -> Standardised:
+        """Of the features asked for, by what the reads so far have found."""
+        asked, name = self.matrix.asked, self.matrix.feature_name
+        return standardise(
+            moments,
+            scaling,
+            variance,
+            feature_name=name if asked is None else lambda i: name(int(asked[i])),
+            screening=self.screening,
+            nonzero=self.nonzero,
+            dropped=self.dropped,
+        )
+
+    def sample(self, features: Standardised) -> RowSample:
+        """The rows gathered, as the policy for missing values leaves them."""
+        index, values = self.index, stack(self.pieces)
+        if len(features.dropped):
+            kept = ~np.isin(index, features.dropped)
+            index, values = index[kept], values[kept]
+        if self.screening.missing == "mean" and features.missing.any():
+            rows, columns = np.nonzero(np.isnan(values))
+            values[rows, columns] = features.mean[columns]
+        return RowSample(index, values)
+
+    @property
+    def _screens(self) -> bool:
+        restricted = self.matrix.asked is not None or self.complete is not None
+        return restricted or self.screening.min_nonzero > 0
+
+    def _screened(self, kernel: Kernel[State]) -> State:
+        counts = self.screening.min_nonzero > 0 and self.nonzero is None
+        screened = partial(Screened, kernel, self.matrix.width, self.matrix.asked)
+        state: ScreenedState[State] = self._read(screened(self.complete, counts))
+        if self.complete is not None and (state.gaps > 0).any():
+            # Features that the probe had thought empty miss values in rows that were kept.
+            self.complete = state.present > 0
+            if state.gaps[self.complete].any():
+                state = self._read(screened(self.complete, counts))
+        if counts:
+            self.nonzero = state.nonzero
+        if state.dropped:
+            self.dropped = np.concatenate(state.dropped)
+        return state.inner
+
+    def _read(self, kernel: Kernel[State]) -> State:
+        self.passes += 1
+        self.progress.start(f"read {self.passes}", self.matrix.shape[0])
+        if self.passes > 1:
+            return self._run(kernel)
+        state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
+        return state
+
+    def _run(self, kernel: Kernel[State]) -> State:
+        kept = self.checkpoint
+        return run_pass(
+            kernel,
+            self.rows,
+            self.plan.partitions,
+            threads=self.plan.threads,
+            client=self.client,
+            saved=None if kept is None else kept.of_pass(self.passes, kernel),
+            progress=self.progress.advance,
+        )

@@ -1,0 +1,106 @@
+"""Groups of a Zarr store as xarray sees them: dimension names, coordinates, attributes."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import xarray as xr
+import zarr
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import BrokenError
+
+
+def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
+    """The group and those above it, whose coordinates it inherits; encoded and not loaded.
+
+    Where arrays of a group have no dimension names it is no dataset, and only its attributes
+    are there.
+    """
+    inside = PurePosixPath(group.path) if group.path else None
+    above = [] if inside is None else [str(p) for p in inside.parents if str(p) != "."] + [""]
+    return [_open(zarr.open_group(group.store, path=p, mode="r")) for p in [group.path, *above]]
+
+
+def _open(group: zarr.Group) -> xr.Dataset:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # unconsolidated metadata: nothing a user can act on
+            opened: xr.Dataset = xr.open_zarr(
+                group.store,
+                group=group.path or None,
+                chunks=None,
+                decode_times=False,
+                mask_and_scale=False,
+                concat_characters=False,
+                create_default_indexes=False,
+            )
+            return opened
+    except (KeyError, ValueError):
+        return xr.Dataset(attrs=dict(group.attrs))
+
+
+def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple[str, ...] | None:
+    """The names of an array's dimensions, where the store gives them."""
+    if datasets and array.basename in datasets[0].variables:
+        return tuple(map(str, datasets[0][array.basename].dims))
+    names: Any = array.attrs.get("_ARRAY_DIMENSIONS")
+    if array.metadata.zarr_format == 3:
+        names = array.metadata.dimension_names
+    if not names or None in names or len(set(names)) != array.ndim:
+        return None
+    return tuple(map(str, names))
+
+
+def check_text(labels: NDArray[Any] | None) -> None:
+    """Raise UnicodeError for text that is none: damaged labels may be read and fail later."""
+    if labels is not None and labels.dtype.kind in "OUT":
+        for label in labels:
+            str(label).encode("utf-8").decode("utf-8")
+
+
+@contextlib.contextmanager
+def coordinates_read(source: str) -> Iterator[None]:
+    """Say of whatever fails inside that it was a coordinate."""
+    try:
+        yield
+    except Exception as error:
+        raise BrokenError(
+            "corrupt_coordinate",
+            f"A coordinate in {source} cannot be read: {type(error).__name__}: {error}",
+            "Restore it from the data's origin, or take it out of the store.",
+        ) from error
+
+
+def coordinates(
+    datasets: list[xr.Dataset], name: str | None, sizes: Mapping[str, int]
+) -> xr.Dataset:
+    """The coordinates of a variable, or of all along its dimensions, with the group's attributes.
+
+    Parameters
+    ----------
+    name : the variable, or None.
+    sizes : its dimensions; what lies along others is left out.
+    """
+    if not datasets:
+        return xr.Dataset()
+    found: dict[Any, xr.Variable] = {}
+    for dataset in datasets:
+        whole = dataset if name is None or name not in dataset.variables else dataset[name]
+        for coordinate, array in whole.coords.items():
+            fits = all(sizes.get(str(d)) == n for d, n in array.sizes.items())
+            if fits and coordinate not in found:
+                found[coordinate] = array.variable
+    frame = xr.Dataset(attrs=datasets[0].attrs)
+    return frame.assign_coords(xr.Coordinates(found, indexes={})).drop_encoding()
+
+
+def attributes(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> dict[str, Any]:
+    """Attributes of an array, encoded as stored."""
+    if datasets and array.basename in datasets[0].variables:
+        return dict(datasets[0][array.basename].attrs)
+    return {k: v for k, v in array.attrs.items() if k not in ("_ARRAY_DIMENSIONS",)}

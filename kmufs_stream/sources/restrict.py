@@ -1,0 +1,196 @@
+"""Fewer samples, fewer features: conditions on coordinates, patterns on labels."""
+
+from __future__ import annotations
+
+import difflib
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
+from kmufs_stream.sources.stacking import COORDINATE_ROWS
+
+Patterns = str | Sequence[str] | None
+NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True)
+class SomeRows:
+    """The rows ``index``, ascending, of other rows; read in runs of whole chunks."""
+
+    rows: Rows
+    index: NDArray[np.int64]
+    chunk_rows: int
+
+    def read(self, start: int, stop: int) -> Block:
+        """See Rows."""
+        if start == stop:
+            return self.rows.read(0, 0)
+        return joined_rows([self.rows.read(a, b)[w] for a, b, w in self._runs(start, stop)])
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        if start == stop:
+            return self.rows.take(0, 0, columns)
+        return np.concatenate(
+            [self.rows.take(a, b, columns)[wanted] for a, b, wanted in self._runs(start, stop)]
+        )
+
+    def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+        """First row, end, and which rows between: about as many rows at a time as are asked for."""
+        index = self.index[start:stop]
+        run = max((stop - start) // self.chunk_rows, 1) * self.chunk_rows
+        cuts = np.flatnonzero(np.diff(index // run)) + 1
+        for part in np.split(index, cuts):
+            first = int(part[0])
+            yield first, int(part[-1]) + 1, part - first
+
+
+def keep_samples(matrix: Matrix, index: NDArray[np.int64]) -> Matrix:
+    """The matrix of the rows ``index``, ascending."""
+    n = matrix.shape[0]
+    if len(index) == n:
+        return matrix
+    frame = matrix.frame
+    if matrix.sample_dim in frame.dims:
+        frame = frame.isel({matrix.sample_dim: index})
+    sparsity = None if matrix.sparsity is None else matrix.sparsity.of_rows(index)
+    pointers = 0 if sparsity is None else sparsity.indptr.nbytes
+    return replace(
+        matrix,
+        rows=SomeRows(matrix.rows, index, matrix.chunk_rows),
+        shape=(len(index), matrix.shape[1]),
+        frame=frame,
+        stacked=True,
+        sparsity=sparsity,
+        held_bytes=matrix.held_bytes + index.nbytes + pointers,
+        inventory=partial(_inventory, matrix.inventory, index),
+    )
+
+
+def _inventory(of_all: Callable[[], list[str]], index: NDArray[np.int64]) -> list[str]:
+    """What identifies the stored data, and which of the rows are kept."""
+    metadata, *chunks = of_all()
+    return [describe([metadata, len(index), zlib.crc32(index.tobytes())]), *chunks]
+
+
+def samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
+    """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces.
+
+    Raises RequestError for conditions that make no sense, or that no sample meets.
+    """
+    frame, dim, n = matrix.frame, matrix.sample_dim, matrix.shape[0]
+    along = [str(c) for c in frame.coords if frame[c].dims == (dim,)]
+    used = [name for name in along if name in condition]
+    kept = []
+    for start in range(0, n, COORDINATE_ROWS):
+        piece = frame[used].isel({dim: slice(start, start + COORDINATE_ROWS)} if used else {})
+        if matrix.encoded:
+            piece = xr.decode_cf(piece)
+        table = pd.DataFrame({name: piece[name].values for name in used})
+        try:
+            met = np.asarray(table.eval(condition, engine="python", local_dict={}, global_dict={}))
+            if met.dtype != bool or met.shape != (len(table),) or not used:
+                raise ValueError("it is not true or false for each sample")
+        except Exception as error:
+            said = " ".join(str(error).split())
+            raise RequestError(
+                "bad_condition",
+                f"--where {condition!r} cannot be answered: {said}",
+                "Compare coordinates of the samples as in \"batch == 'b1' and depth > 10\"; there "
+                f"are {', '.join(along) or 'none'}.",
+            ) from error
+        kept.append(np.flatnonzero(met) + start)
+    index = np.concatenate(kept) if kept else np.empty(0, np.int64)
+    if not len(index):
+        raise RequestError(
+            "no_samples",
+            f"No sample of {matrix.source} meets --where {condition!r}.",
+            f"The coordinates of the samples are {', '.join(along) or 'none'}.",
+        )
+    return index
+
+
+def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matrix:
+    """The matrix of which only some features take part; all are still there, and counted.
+
+    Raises RequestError for patterns that no label meets, and where no feature is left.
+    """
+    if features is None and exclude is None:
+        return matrix
+    asked = np.ones(matrix.shape[1], bool)
+    if features is not None:
+        asked = matching(matrix, features, "--features")
+    if exclude is not None:
+        asked &= ~matching(matrix, exclude, "--exclude-features")
+    if not asked.any():
+        raise RequestError(
+            "no_features",
+            "No feature is left by --features and --exclude-features.",
+            "Leave one of them out, or ask for more.",
+        )
+    if matrix.asked is not None:
+        asked &= np.isin(np.arange(len(asked)), matrix.asked)
+    return replace(matrix, asked=np.flatnonzero(asked))
+
+
+def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDArray[np.bool_]:
+    """(p,) whether a feature's label (its number, without labels) is met by one of the patterns.
+
+    A pattern is a label, a shell pattern, or ``@FILE`` with a label on each line. Raises
+    RequestError for those that meet nothing.
+    """
+    labels = matrix.labels
+    texts = [str(i if labels is None else plain(labels[i])) for i in range(matrix.shape[1])]
+    places: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        places.setdefault(text, []).append(i)
+    met = np.zeros(len(texts), bool)
+    lost = []
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        from_file = pattern.startswith("@") and pattern not in places
+        for label in _lines(pattern[1:], option) if from_file else [pattern]:
+            found = places.get(label, [])
+            if not found and not from_file:
+                found = [i for i, text in enumerate(texts) if fnmatchcase(text, label)]
+            met[found] = True
+            if not found:
+                lost.append(label)
+    if lost:
+        raise RequestError("unknown_features", *_unknown(lost, list(places), option))
+    return met
+
+
+def _unknown(lost: list[str], labels: list[str], option: str) -> tuple[str, str]:
+    """Message and remedy for labels and patterns that meet no feature."""
+    named = ", ".join(map(repr, lost[:NAMED_AT_MOST]))
+    more = f" and {len(lost) - NAMED_AT_MOST} more" if len(lost) > NAMED_AT_MOST else ""
+    remedy = f"Labels are like {', '.join(map(repr, labels[:3]))}."
+    close = difflib.get_close_matches(lost[0], labels[:100_000], n=1)
+    if close:
+        remedy = f"Did you mean {close[0]!r}? {remedy}"
+    if Path(lost[0]).is_file():
+        remedy = f"To take labels from that file, write @{lost[0]}."
+    return f"{option}: no feature is called {named}{more}.", remedy
+
+
+def _lines(path: str, option: str) -> list[str]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(
+            "not_found",
+            f"{option}: the file {path} cannot be read: {error}",
+            "Give a text file with one label on each line.",
+        ) from error
+    return [line.strip() for line in lines if line.strip()]

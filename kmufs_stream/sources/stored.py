@@ -1,0 +1,185 @@
+"""Values of a Zarr array as rows, and the list of its chunks."""
+
+from __future__ import annotations
+
+import itertools
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import xarray as xr
+import zarr
+import zarr.codecs
+import zarr.core.sync
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import BrokenError
+from kmufs_stream.sources.matrix import describe
+from kmufs_stream.sources.stacking import Stacking
+
+CF_PACKING = ("scale_factor", "add_offset", "missing_value", "_FillValue", "_Unsigned")
+METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata", ".nczarray", ".nczattrs"}
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of a Zarr array, read through zarr directly and decoded by xarray where packed."""
+
+    array: zarr.Array[Any]
+    stacking: Stacking
+    packing: dict[str, Any]
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """See Rows."""
+        values = self._stored(start, stop, None)
+        if not self.packing:
+            return values
+        packed = xr.Dataset({"x": (("sample", "feature"), values, self.packing)})
+        decoded = xr.decode_cf(packed, decode_times=False, decode_coords=False)
+        values = decoded["x"].values
+        return values
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        return self._stored(start, stop, columns)
+
+    def _stored(self, start: int, stop: int, columns: NDArray[np.int64] | None) -> NDArray[Any]:
+        try:
+            return self.stacking.gather(self._fetch, start, stop, columns)
+        except BrokenError:
+            raise
+        except Exception as error:
+            raise self._broken(start, stop, error) from error
+
+    def _fetch(self, index: tuple[Any, ...]) -> NDArray[Any]:
+        if all(isinstance(part, slice) for part in index):
+            return np.asarray(self.array[index])
+        return np.asarray(self.array.oindex[index])
+
+    def _broken(self, start: int, stop: int, error: Exception) -> BrokenError:
+        """Name the chunk behind a failed read, by reading the cells of the region one by one."""
+        axis, span = self.stacking.span(start, stop)
+        where = f"rows {start}..{stop - 1}"
+        for cell, key in cells(self.array):
+            if cell[axis].stop <= span.start or cell[axis].start >= span.stop:
+                continue
+            try:
+                self.array[cell]
+            except Exception as cause:
+                where, error = f"chunk {key}", cause
+                break
+        return BrokenError(
+            "corrupt_chunk",
+            f"{where} of {place(self.array)} cannot be read: {type(error).__name__}: {error}",
+            "Restore that chunk from the data's origin (or write the store again), then rerun.",
+        )
+
+
+def packing(array: zarr.Array[Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    """The CF attributes under which stored numbers differ from the values they stand for.
+
+    In format 2 xarray keeps ``_FillValue`` as the array's fill value, where 0 may be nothing but
+    Zarr's default: it then marks missing values only in packed data. Booleans miss none.
+    """
+    found = {key: attrs[key] for key in CF_PACKING if key in attrs}
+    packed = "scale_factor" in found or "add_offset" in found
+    only_fill = array.metadata.zarr_format == 2 and "_FillValue" not in array.attrs
+    if only_fill and not packed and (not array.fill_value or array.dtype.kind == "b"):
+        found.pop("_FillValue", None)
+    return {k: v for k, v in found.items() if not (isinstance(v, float | np.floating) and v != v)}
+
+
+def place(array: zarr.Array[Any]) -> str:
+    """Where an array is, for people."""
+    store = str(array.store).removeprefix("file://").removeprefix("zip://")
+    return f"{store}/{array.path}" if array.path else store
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Lists an array's metadata and chunks; refuses an array whose chunks are not all there."""
+
+    array: zarr.Array[Any]
+    fill_missing_chunks: bool
+
+    def __call__(self) -> list[str]:
+        stored = _stored_keys(self.array)
+        if not self.fill_missing_chunks:
+            # Found soon, even where damaged metadata tell of more chunks than can be counted.
+            missing = next((key for _, key in cells(self.array) if key not in stored), None)
+            if missing is not None:
+                raise BrokenError(
+                    "missing_chunk",
+                    f"chunk {missing} of {place(self.array)} is not there ({len(stored)} of "
+                    f"{prod(_grid(self.array))} are); Zarr would read {self.array.fill_value} "
+                    "instead.",
+                    "Restore what is missing; or, if it was left out because it holds nothing but "
+                    "that value, say --fill-missing-chunks.",
+                )
+        for key in sorted(stored):
+            _check_length(self.array, key)
+        chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
+        return [describe(self.array.metadata.to_dict()), *chunks]
+
+
+def _check_length(array: zarr.Array[Any], key: str) -> None:
+    """Refuse a chunk shorter than Blosc's header says: Blosc would read past its end."""
+    last = array.compressors[-1:] if array.shards is None else ()
+    blosc = any(isinstance(codec, numcodecs.Blosc | zarr.codecs.BloscCodec) for codec in last)
+    store = array.store
+    if not blosc or not isinstance(store, zarr.storage.LocalStore):
+        return
+    path = Path(store.root, array.path, key)
+    with path.open("rb") as file:
+        header = file.read(16)
+    needed, there = int.from_bytes(header[12:16], "little"), path.stat().st_size
+    if len(header) < 16 or there < needed:
+        raise BrokenError(
+            "corrupt_chunk",
+            f"chunk {key} of {place(array)} is cut off: {there} bytes of {max(needed, 16)}.",
+            "Restore that chunk from the data's origin (or write the store again), then rerun.",
+        )
+
+
+def cells(array: zarr.Array[Any]) -> Iterator[tuple[tuple[slice, ...], str]]:
+    """Every stored object of the array (chunk, or shard): its region and its key."""
+    unit = array.shards or array.chunks
+    for cell in itertools.product(*map(range, _grid(array))):
+        region = tuple(slice(i * s, (i + 1) * s) for i, s in zip(cell, unit, strict=True))
+        yield region, array.metadata.encode_chunk_key(cell)
+
+
+def _grid(array: zarr.Array[Any]) -> list[int]:
+    unit = array.shards or array.chunks
+    return [-(-extent // step) for extent, step in zip(array.shape, unit, strict=True)]
+
+
+def _stored_keys(array: zarr.Array[Any]) -> dict[str, str]:
+    """Keys of the stored chunks, with what tells that they changed where the store knows it."""
+    store = array.store
+    prefix = f"{array.path}/" if array.path else ""
+    if isinstance(store, zarr.storage.LocalStore):
+        root = Path(store.root, array.path)
+        files = (f for f in root.rglob("*") if f.is_file())
+        found = {f.relative_to(root).as_posix(): f.stat() for f in files}
+        keys = {key: f"{s.st_size} {s.st_mtime_ns}" for key, s in found.items()}
+    elif isinstance(store, zarr.storage.ZipStore):
+        with zipfile.ZipFile(store.path) as archive:
+            keys = {
+                entry.filename.removeprefix(prefix): f"{entry.file_size} {entry.CRC}"
+                for entry in archive.infolist()
+                if entry.filename.startswith(prefix) and not entry.is_dir()
+            }
+    else:
+        listed = zarr.core.sync.sync(_collect(store.list_prefix(prefix)))
+        keys = {key.removeprefix(prefix): "" for key in listed}
+    return {key: what for key, what in keys.items() if key not in METADATA}
+
+
+async def _collect(keys: AsyncIterator[str]) -> list[str]:
+    return [key async for key in keys]

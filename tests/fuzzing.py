@@ -1,0 +1,218 @@
+"""Random stores, and random damage to them: for the suite, and in bulk for the benchmark.
+
+Whatever happens to a store, the command line either answers as whole-array NumPy does on what
+zarr and xarray read from it, or says in one message what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import signal
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import xarray as xr
+import zarr
+from helpers import planted, write_bare
+from reference import reference
+
+from kmufs_stream_cli import main
+
+SECONDS = 60  # a run that takes longer hangs
+METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+JUNK: list[Any] = [
+    None,
+    -1,
+    0,
+    1,
+    3,
+    7,
+    2**40,
+    1.5,
+    "junk",
+    "",
+    [],
+    {},
+    [1],
+    True,
+    "nan",
+    "<f4",
+    "|O",
+]
+K, H = 2, 3
+
+
+class HangsError(Exception):
+    """A run took too long."""
+
+
+def run(*arguments: object) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON answer of the command line; raises what would be a traceback."""
+
+    def stop(*_: object) -> None:
+        raise HangsError(arguments)
+
+    out = io.StringIO()
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            code = main([*map(str, arguments), "--json"])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    answer = json.loads(out.getvalue())
+    assert answer.get("error", {}).get("code") != "unexpected", answer
+    return code, answer
+
+
+def select(path: Path) -> tuple[int, dict[str, Any]]:
+    """A small selection from a store, which is left as it was."""
+    asked = ("--k", K, "--h", H, "--solver", "exact", "--selection-only", "--threads", 1)
+    out = path.with_name("out.zarr")
+    code, answer = run("select", path, *asked, "--out", out, "--overwrite")
+    assert out.exists() == (code == 0)
+    shutil.rmtree(out, ignore_errors=True)
+    return code, answer
+
+
+def assert_right(answer: dict[str, Any], table: Any) -> None:
+    """The answer is the best choice from a table, by scores of whole-array NumPy."""
+    assert (answer["samples"], answer["features"]) == table.shape
+    with np.errstate(all="ignore"):
+        missing = np.isnan(table.astype(np.float64)).all(axis=0)
+        scores = np.full(table.shape[1], np.nan)
+        scores[~missing] = reference(table[:, ~missing]).every_score(K)
+    tolerance = 1e-9 if answer["precision"] == "float64" else 1e-4
+    np.testing.assert_allclose(answer["scores"], scores[answer["selected"]], atol=tolerance)
+    cutoff = np.sort(scores[~np.isnan(scores)])[-H]
+    assert (scores[answer["selected"]] >= cutoff - 2 * tolerance).all()
+
+
+def small_store(rng: np.random.Generator, path: Path) -> None:
+    """A store of random format, chunks and codecs; values that any dtype holds."""
+    n, p = int(rng.integers(20, 60)), int(rng.integers(4, 9))
+    dtype = rng.choice(["f4", "f8", "i2", "u1", "i8", ">f4"])
+    values = np.clip(planted(n, p, seed=int(rng.integers(99))) * 9 + 50, 0, 120).astype(dtype)
+    chunks = (int(rng.integers(5, n + 1)), int(rng.integers(1, p + 1)))
+    form = int(rng.choice([2, 3]))
+    compressors: Any = rng.choice(np.array(["auto", None, "own"], object))
+    if compressors == "own":
+        compressors = numcodecs.Zlib(1) if form == 2 else zarr.codecs.GzipCodec(level=1)
+    kind = rng.choice(["bare", "xarray", "sharded"])
+    if kind == "xarray":
+        array = xr.DataArray(
+            values.astype(values.dtype.newbyteorder("=")),
+            dims=("cell", "gene"),
+            coords={"gene": [f"g{i}" for i in range(p)], "cell": np.arange(n)},
+            name="counts",
+        )
+        encoding: Any = {"chunks": chunks, "compressors": compressors, "_FillValue": None}
+        if compressors == "auto":
+            del encoding["compressors"]
+        options: Any = {"zarr_format": form, "consolidated": bool(rng.integers(2))}
+        array.to_dataset().to_zarr(path, encoding={"counts": encoding}, **options)
+    else:
+        shards = (chunks[0] * 2, chunks[1] * 2) if kind == "sharded" and form == 3 else None
+        if form == 3:
+            values = values.astype(values.dtype.newbyteorder("="))
+        options = {} if compressors == "auto" else {"compressors": compressors}
+        write_bare(path, values, zarr_format=form, chunks=chunks, shards=shards, **options)
+
+
+def damage(rng: np.random.Generator, path: Path) -> str:
+    """Change one file of a store; returns what was done."""
+    files = sorted(f for f in path.rglob("*") if f.is_file())
+    metadata = [f for f in files if f.name in METADATA]
+    chunks = [f for f in files if f.name not in METADATA]
+    of_metadata = bool(rng.integers(2)) or not chunks
+    file = (metadata if of_metadata else chunks)[
+        int(rng.integers(len(metadata if of_metadata else chunks)))
+    ]
+    whole = file.read_bytes()
+    what = str(rng.choice(["cut", "flip", "empty", "gone", "grow", "swap", "leaf", "leaf", "leaf"]))
+    if what == "leaf" and of_metadata:
+        document = json.loads(whole)
+        said = _spoil_leaf(rng, document)
+        file.write_text(json.dumps(document))
+        return f"{file.relative_to(path)}: {said}"
+    if what == "cut":
+        file.write_bytes(whole[: int(rng.integers(len(whole)))])
+    elif what == "empty":
+        file.write_bytes(b"")
+    elif what == "gone":
+        file.unlink()
+    elif what == "grow":
+        file.write_bytes(whole + rng.bytes(9))
+    elif what == "swap":
+        other = files[int(rng.integers(len(files)))]
+        file.write_bytes(other.read_bytes())
+        return f"{file.relative_to(path)}: copied from {other.relative_to(path)}"
+    else:
+        at = int(rng.integers(len(whole)))
+        file.write_bytes(
+            whole[:at] + bytes([whole[at] ^ (1 << int(rng.integers(8)))]) + whole[at + 1 :]
+        )
+    return f"{file.relative_to(path)}: {what}"
+
+
+def _spoil_leaf(rng: np.random.Generator, document: Any) -> str:
+    """Replace or remove something deep in a JSON document."""
+    places = list(_places(document))
+    if not places:
+        return "nothing"
+    holder, key = places[int(rng.integers(len(places)))]
+    if rng.integers(4) == 0:
+        del holder[key]
+        return f"without {key!r}"
+    holder[key] = JUNK[int(rng.integers(len(JUNK)))]
+    return f"{key!r} = {holder[key]!r}"
+
+
+def _places(node: Any) -> Iterator[tuple[Any, Any]]:
+    pairs = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in pairs:
+        yield node, key
+        if isinstance(value, dict | list):
+            yield from _places(value)
+
+
+def as_read(path: Path) -> Any:
+    """What zarr, or xarray where there are several arrays, reads from a store."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        node = zarr.open(path, mode="r")
+        if isinstance(node, zarr.Array):
+            return np.asarray(node[...])
+        try:
+            beside = ["cell", "gene"]  # whose damage says nothing about the values
+            with xr.open_zarr(path, chunks=None, drop_variables=beside) as opened:
+                return opened["counts"].values
+        except (KeyError, ValueError):
+            return np.asarray(zarr.open_array(path, path="counts", mode="r")[...])
+
+
+def survives(seed: int, folder: Path) -> str:
+    """Make a store, damage it, select from it; returns how it ended. Raises where it is wrong."""
+    rng = np.random.default_rng(seed)
+    path = folder / "data.zarr"
+    small_store(rng, path)
+    done = damage(rng, path)
+    try:
+        code, answer = select(path)
+        if code == 0:
+            assert_right(answer, as_read(path))
+            return "answered"
+        return str(answer["error"]["code"])
+    except BaseException as error:
+        error.add_note(f"seed {seed}: {done}")
+        raise
+    finally:
+        shutil.rmtree(path)

@@ -1,0 +1,139 @@
+"""Parts of sparse data, and what they miss: as of the same numbers in a dense array."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse as sp
+from reference import assert_same_scores
+from sources.anndata_stores import annotated, counts, write_h5ad, write_zarr3
+
+from kmufs_stream import (
+    Factor,
+    LanczosOptions,
+    RequestError,
+    Screening,
+    decompose,
+    open_matrix,
+    select,
+)
+from kmufs_stream.solvers import feature_scores
+
+K = 3
+METHODS = ["gram", "lanczos", "tsqr"]
+CLOSE = LanczosOptions(tol=1e-9, max_passes=30)
+POLICIES = [
+    Screening("drop-features"),
+    Screening("drop-samples"),
+    Screening("mean"),
+    Screening("mean", min_nonzero=0.1),
+    Screening("drop-samples", min_std=0.6, min_nonzero=0.05),
+]
+
+
+def gappy() -> npt.NDArray[np.float64]:
+    """Counts of which some are missing: all of one gene, all but equal ones of another."""
+    X = counts(n=240, p=30).astype(np.float64)
+    rng = np.random.default_rng(1)
+    X[rng.random(X.shape) < 0.002] = np.nan
+    X[:, 3] = np.nan
+    X[:, 4] = 5
+    X[::3, 4] = np.nan
+    X[5, 6] = X[6, 6] = np.nan
+    return X
+
+
+def sparse_store(X: npt.NDArray[Any], folder: Path) -> Path:
+    """In a store by rows, the missing values among those that are stored."""
+    return write_zarr3(annotated(sp.csr_matrix(X)), folder / "cells")
+
+
+def scores_of(factor: Factor) -> npt.NDArray[np.float64]:
+    scores = np.full(len(factor.features.mean), np.nan)
+    scores[factor.features.usable] = feature_scores(factor.components, factor.eigenvalues, K)
+    return scores
+
+
+def assert_same(found: Factor, expected: Factor, tolerance: float = 1e-8) -> None:
+    ours, theirs = found.features, expected.features
+    assert {r: i.tolist() for r, i in ours.excluded.items()} == {
+        r: i.tolist() for r, i in theirs.excluded.items()
+    }
+    for name in ("usable", "dropped", "missing"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert ours.samples == theirs.samples
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-12)
+    np.testing.assert_allclose(ours.std, theirs.std, rtol=1e-10)
+    np.testing.assert_array_equal(found.sample.index, expected.sample.index)
+    np.testing.assert_allclose(found.sample.values, expected.sample.values, rtol=1e-12)
+    assert_same_scores(scores_of(found), scores_of(expected), tolerance)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("screening", POLICIES, ids=lambda s: f"{s.missing} {s.min_nonzero}")
+def test_missing_values_and_rare_features(
+    method: str, screening: Screening, tmp_path: Path
+) -> None:
+    X = gappy()
+    found = decompose(
+        sparse_store(X, tmp_path), K, method=method, lanczos=CLOSE, screening=screening
+    )
+    assert_same(found, decompose(X, K, method="gram", screening=screening))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_missing_or_infinite_is_refused_by_name(method: str, tmp_path: Path) -> None:
+    X = counts().astype(np.float64)
+    X[3, 5] = np.nan
+    with pytest.raises(RequestError, match=r"1 values in 1 of 30 .* missing .*feature 5"):
+        decompose(sparse_store(X, tmp_path / "a"), K, method=method)
+    X[4, 6] = -np.inf
+    with pytest.raises(RequestError, match=r"are infinite .*feature 6") as error:
+        decompose(sparse_store(X, tmp_path / "b"), K, method=method, screening=Screening("mean"))
+    assert error.value.code == "not_finite"
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("write", [write_zarr3, write_h5ad])
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix])
+def test_some_samples_and_some_features(method: str, write: Any, kind: Any, tmp_path: Path) -> None:
+    X = counts(n=400).astype(np.float64)
+    path = write(annotated(kind(X)), tmp_path / "cells")
+    where, exclude = "depth > 0.2 and obs_both < 390 and kind == 'a'", ["gene é 2?", "gene é 4"]
+    rows = np.arange(400)
+    rows = rows[(np.linspace(0, 1, 400) > 0.2) & (rows < 390) & (rows % 3 == 0)]
+    matrix = open_matrix(path, where=where, exclude_features=exclude, transform="log1p")
+    assert matrix.shape == (len(rows), 30)
+    assert matrix.sparsity is not None
+    block: Any = matrix.rows.read(5, 77)
+    np.testing.assert_array_equal(block.toarray(), np.log1p(X[rows][5:77]))
+    asked = np.setdiff1d(np.arange(30), [4, *range(20, 30)])
+    expected = decompose(np.log1p(X[rows][:, asked]), K, method="gram")
+    found = decompose(matrix, K, method=method, lanczos=CLOSE)
+    scores = np.full(30, np.nan)
+    scores[asked] = scores_of(expected)
+    assert_same_scores(scores_of(found), scores, 1e-8)
+    np.testing.assert_array_equal(found.sample.values, np.log1p(X[rows][found.sample.index]))
+
+
+def test_the_rows_kept_are_written_and_the_factor_knows_them(tmp_path: Path) -> None:
+    X = gappy()
+    path = sparse_store(X, tmp_path)
+    matrix = open_matrix(path, where="depth > 0.3")
+    result = select(matrix, K, 6, screening=Screening("drop-samples"), out=tmp_path / "out.zarr")
+    rows = np.flatnonzero(np.linspace(0, 1, 240) > 0.3)
+    there = np.delete(np.arange(30), 3)
+    rows = rows[~np.isnan(X[rows][:, there]).any(axis=1)]
+    np.testing.assert_array_equal(result.dataset["X"].values, X[rows][:, result.selected])
+    assert result.dataset["depth"].sizes == {"obs": len(rows)}
+    same = open_matrix(path, where="depth > 0.2 and depth > 0.3")
+    assert select(same, K, 6, factor=result.factor).passes == 0
+    first = int(np.flatnonzero(np.linspace(0, 1, 240) > 0.3)[0])
+    other = open_matrix(path, where=f"depth > 0.3 and obs_both != {first + 9} or obs_both == 5")
+    assert other.shape == matrix.shape
+    with pytest.raises(RequestError, match="does not belong"):
+        select(other, K, 6, factor=result.factor)

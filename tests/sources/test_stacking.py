@@ -1,0 +1,184 @@
+"""Dimensions as rows and columns, against NumPy's transpose and reshape; and what comes out."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from helpers import planted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import assert_optimal, reference
+
+from kmufs_stream import open_matrix, select
+from kmufs_stream.sources.stacking import Stacking, arrange
+
+X = planted(120, 20)
+TIMES = np.datetime64("2001-01-01", "ns") + np.arange(120) * np.timedelta64(6, "h")
+LAT, LON = np.linspace(10, 40, 4), np.linspace(-2, 2, 5)
+
+
+def climate() -> xr.DataArray:
+    return xr.DataArray(
+        X.reshape(120, 4, 5),
+        dims=("time", "lat", "lon"),
+        coords={
+            "time": TIMES,
+            "lat": ("lat", LAT, {"units": "degrees_north"}),
+            "lon": LON,
+            "height": (("lat", "lon"), np.arange(20.0).reshape(4, 5)),
+            "season": ("time", np.array([f"s{i % 4}" for i in range(120)])),
+            "tilt": (("time", "lat"), np.arange(480).reshape(120, 4)),
+        },
+        name="air",
+        attrs={"units": "K"},
+    )
+
+
+def image() -> xr.DataArray:
+    return xr.DataArray(
+        X.reshape(10, 12, 20),
+        dims=("y", "x", "band"),
+        coords={
+            "y": np.arange(10) * 2.5,
+            "x": np.arange(12) + 100,
+            "band": [f"B{i}" for i in range(20)],
+            "cloud": (("y", "x"), np.arange(120).reshape(10, 12) % 7 == 0),
+        },
+        name="reflectance",
+    )
+
+
+@st.composite
+def stackings(draw: Any) -> Stacking:
+    ndim = draw(st.integers(2, 4))
+    shape = [draw(st.integers(1, 5)) for _ in range(ndim)]
+    order = draw(st.permutations(range(ndim)))
+    cut = draw(st.integers(1, ndim - 1))
+    dims = "abcd"[:ndim]
+    return arrange(dims, shape, [dims[i] for i in order[:cut]], [dims[i] for i in order[cut:]], "x")
+
+
+@settings(deadline=None, max_examples=200)
+@given(stacking=stackings(), data=st.data())
+def test_rows_and_columns_of_any_array(stacking: Stacking, data: Any) -> None:
+    array = np.arange(prod(stacking.shape)).reshape(stacking.shape)
+    n, p = stacking.table
+    table = array.transpose([*stacking.samples, *stacking.features]).reshape(n, p)
+    start, stop = sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))
+    columns = data.draw(st.sets(st.integers(0, p - 1), min_size=1))
+    chosen = np.array(sorted(columns))
+
+    def fetch(index: tuple[Any, ...]) -> Any:
+        ranges = [np.arange(e)[part] for part, e in zip(index, stacking.shape, strict=True)]
+        return array[np.ix_(*ranges)]
+
+    np.testing.assert_array_equal(stacking.gather(fetch, start, stop), table[start:stop])
+    np.testing.assert_array_equal(
+        stacking.gather(fetch, start, stop, chosen), table[start:stop][:, chosen]
+    )
+
+
+@settings(deadline=None, max_examples=200)
+@given(stacking=stackings(), data=st.data())
+def test_blocks_of_whole_units_meet_no_chunk_twice(stacking: Stacking, data: Any) -> None:
+    chunks = [data.draw(st.integers(1, extent)) for extent in stacking.shape]
+    n, p = stacking.table
+    rows = stacking.unit_rows(chunks) * data.draw(st.integers(1, 3))
+    numbers = np.zeros(stacking.shape, int)
+    for axis, (extent, chunk) in enumerate(zip(stacking.shape, chunks, strict=True)):
+        along = (np.arange(extent) // chunk).reshape(
+            [-1 if a == axis else 1 for a in range(len(chunks))]
+        )
+        numbers = numbers * (extent + 1) + along
+    table = numbers.transpose([*stacking.samples, *stacking.features]).reshape(n, p)
+    met = [set(np.unique(table[a : a + rows])) for a in range(0, n, rows)]
+    sample_axes = list(stacking.samples)
+    whole = all(
+        stacking.shape[axis] % chunks[axis] == 0 or axis == sample_axes[0] for axis in sample_axes
+    )
+    if whole:
+        assert sum(map(len, met)) == len(set().union(*met))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_output_keeps_the_coordinates_of_each_feature(tmp_path: Path, zarr_format: int) -> None:
+    array = climate()
+    form: Any = {"zarr_format": zarr_format}
+    array.to_dataset().to_zarr(tmp_path / "a.zarr", **form)
+    matrix = open_matrix(tmp_path / "a.zarr", sample_dims="time")
+    result = select(matrix, 3, 6, solver="exact", out=tmp_path / "out.zarr")
+    assert_optimal(result.selected, reference(X).every_score(3), 6, 1e-12)
+    stacked = array.to_dataset().stack(feature=("lat", "lon"), create_index=False)
+    expected = stacked.isel(feature=result.selected)
+    with xr.open_zarr(tmp_path / "out.zarr") as written:
+        assert written["air"].dims == ("time", "feature")
+        assert written["air"].attrs["units"] == "K"
+        assert written["lat"].attrs["units"] == "degrees_north"
+        for name in ("air", "time", "lat", "lon", "height", "season", "tilt"):
+            np.testing.assert_array_equal(written[name].values, expected[name].values)
+    assert result.labels == [f"{LAT[i // 5]}, {LON[i % 5]}" for i in result.selected]
+
+
+def test_output_of_an_image_unstacks_to_one(tmp_path: Path) -> None:
+    image().to_dataset().to_zarr(
+        tmp_path / "a.zarr", encoding={"reflectance": {"chunks": (3, 5, 20)}}
+    )
+    matrix = open_matrix(tmp_path / "a.zarr", sample_dims=("y", "x"))
+    result = select(matrix, 3, 6, solver="exact", out=tmp_path / "out.zarr")
+    with xr.open_zarr(tmp_path / "out.zarr") as written:
+        whole = written.load().set_index(sample=("y", "x")).unstack("sample")
+    chosen = image().isel(band=result.selected)
+    np.testing.assert_array_equal(whole["reflectance"].transpose("y", "x", "band"), chosen)
+    np.testing.assert_array_equal(whole["cloud"], chosen["cloud"])
+    assert result.labels == chosen["band"].values.tolist()
+
+
+def test_missing_coordinates_become_numbers(tmp_path: Path) -> None:
+    array = climate().drop_vars(["lat", "height", "tilt"])
+    matrix = open_matrix(array, sample_dims="time")
+    result = select(matrix, 3, 4, solver="exact")
+    np.testing.assert_array_equal(result.dataset["lat"], result.selected // 5)
+    np.testing.assert_array_equal(result.dataset["lon"], LON[result.selected % 5])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_arrays_open_in_python(lazy: bool) -> None:
+    array = climate().chunk(time=25, lat=3, lon=2) if lazy else climate()
+    result = select(open_matrix(array, sample_dims="time"), 3, 5, solver="exact")
+    assert_optimal(result.selected, reference(X).every_score(3), 5, 1e-12)
+    bare: Any = climate().values.transpose(1, 2, 0)
+    if lazy:
+        bare = da.from_array(bare, chunks=(2, 2, 50))
+    same = select(open_matrix(bare, sample_dims="dim_2"), 3, 5, solver="exact")
+    assert same.selected.tolist() == result.selected.tolist()
+    np.testing.assert_array_equal(same.dataset["data"], X[:, same.selected])
+
+
+def test_name_of_a_stacked_dimension_is_free() -> None:
+    array = xr.DataArray(X.reshape(120, 4, 5), dims=("time", "feature", "sample"), name="a")
+    matrix = open_matrix(array, sample_dims="time")
+    assert matrix.feature_dim == "feature_"
+    assert select(matrix, 3, 4, solver="exact").dataset["a"].dims == ("time", "feature_")
+
+
+def test_dataset_in_python() -> None:
+    columns = xr.Dataset({f"s{i:02}": ("time", X[:, i]) for i in range(20)})
+    side = open_matrix(columns, features_from_variables=True)
+    result = select(side, 3, 4, solver="exact")
+    assert_optimal(result.selected, reference(X).every_score(3), 4, 1e-12)
+    assert result.labels == [f"s{i:02}" for i in result.selected]
+    table = select(open_matrix(climate().to_dataset(), sample_dims="time"), 3, 4, solver="exact")
+    assert table.selected.tolist() == result.selected.tolist()
+
+
+def test_wider_than_tall_is_said_unless_told() -> None:
+    wide = xr.DataArray(X.T, dims=("gene", "cell"), name="x")
+    assert "--sample-dims cell" in str(open_matrix(wide).hint)
+    assert open_matrix(wide, sample_dims="gene").hint is None
+    assert open_matrix(wide.T).hint is None
