@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from kmufs_stream.version import __version__
 
 if TYPE_CHECKING:
+    from kmufs_stream.application import Application, apply
+    from kmufs_stream.conversion import Conversion, convert
     from kmufs_stream.decomposition import LanczosOptions, decompose
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
     from kmufs_stream.estimator import KMeansUFS
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdmmOptions",
+    "Application",
     "BrokenError",
+    "Conversion",
     "Evaluation",
     "Factor",
     "KMeansUFS",
@@ -39,6 +43,8 @@ __all__ = [
     "Selection",
     "Sweep",
     "__version__",
+    "apply",
+    "convert",
     "decompose",
     "evaluate",
     "load_factor",
@@ -52,7 +58,9 @@ __all__ = [
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
 _HOMES = {
     "AdmmOptions": "selection",
+    "Application": "application",
     "BrokenError": "errors",
+    "Conversion": "conversion",
     "Evaluation": "evaluation",
     "Factor": "factor",
     "KMeansUFS": "estimator",
@@ -63,6 +71,8 @@ _HOMES = {
     "RequestError": "errors",
     "Selection": "result",
     "Sweep": "trials",
+    "apply": "application",
+    "convert": "conversion",
     "decompose": "decomposition",
     "evaluate": "evaluation",
     "load_factor": "factor_store",

@@ -13,6 +13,7 @@ import zarr
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
+from kmufs_stream.sources.convertible import refuse_convertible
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.memory import open_bare, open_dataarray
 from kmufs_stream.sources.store import open_array, open_store
@@ -83,6 +84,7 @@ def _open(
     variable, group, layer, raw = where.values()
     if isinstance(data, str | os.PathLike):
         path = os.fspath(data)
+        refuse_convertible(path)
         if variable is None and holds_anndata(path, group):
             if any(dims.values()):
                 raise RequestError(
