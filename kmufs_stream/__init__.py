@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kmufs_stream.evaluation import Evaluation, evaluate
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
+    from kmufs_stream.rechunking import Rechunking, rechunk
     from kmufs_stream.result import Selection
     from kmufs_stream.selection import AdmmOptions, plan_selection, select
     from kmufs_stream.sources import Matrix, open_matrix
@@ -39,6 +40,7 @@ __all__ = [
     "LanczosOptions",
     "Matrix",
     "Plan",
+    "Rechunking",
     "RequestError",
     "Selection",
     "Sweep",
@@ -50,6 +52,7 @@ __all__ = [
     "load_factor",
     "open_matrix",
     "plan_selection",
+    "rechunk",
     "save_factor",
     "select",
     "sweep",
@@ -68,6 +71,7 @@ _HOMES = {
     "LanczosOptions": "decomposition",
     "Matrix": "sources",
     "Plan": "streaming.plan",
+    "Rechunking": "rechunking",
     "RequestError": "errors",
     "Selection": "result",
     "Sweep": "trials",
@@ -78,6 +82,7 @@ _HOMES = {
     "load_factor": "factor_store",
     "open_matrix": "sources",
     "plan_selection": "selection",
+    "rechunk": "rechunking",
     "save_factor": "factor_store",
     "select": "selection",
     "sweep": "trials",

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.decomposition import check_unchanged, fingerprint, inputs_of, table_of
+from kmufs_stream.decomposition import check_unchanged, digest_of_chunks, inputs_of, table_of
 from kmufs_stream.errors import RequestError
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
@@ -24,7 +24,6 @@ from kmufs_stream.sources.matrix import plain
 from kmufs_stream.stored import read_selection
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Cost, Demand, make_plan
-from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.subset import subset_frame, write_result
 from kmufs_stream.version import __version__
 
@@ -105,7 +104,7 @@ def apply(
     columns, matched = _find(root["feature_index"].values, every, matrix, source)
     demand = Demand(h=len(columns), copies=True, memory=memory, threads=threads)
     plan = make_plan(table_of(matrix), {"copy": lambda rows, itemsize: FREE}, demand)
-    chunks = fingerprint(matrix, read_probe(matrix))["chunks"]
+    chunks = digest_of_chunks(matrix)
     attrs = {
         **{key: root.attrs[key] for key in ("k", "h", "solver")},
         "selection": source,

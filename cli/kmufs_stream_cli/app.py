@@ -21,6 +21,7 @@ from kmufs_stream_cli.commands.decompose import decompose
 from kmufs_stream_cli.commands.demo import demo
 from kmufs_stream_cli.commands.evaluate import evaluate
 from kmufs_stream_cli.commands.plan import plan
+from kmufs_stream_cli.commands.rechunk import rechunk
 from kmufs_stream_cli.commands.select import select
 from kmufs_stream_cli.commands.sweep import sweep
 from kmufs_stream_cli.failure import explain, tell
@@ -76,6 +77,9 @@ app.command(
 app.command(
     epilog="Example: kmufs-stream convert table.csv table.zarr --index-column id",
 )(convert)
+app.command(
+    epilog="Example: kmufs-stream rechunk wide.zarr rows.zarr --memory 2GB",
+)(rechunk)
 app.command(epilog="Example: kmufs-stream demo")(demo)
 
 

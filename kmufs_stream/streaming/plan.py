@@ -447,7 +447,7 @@ def _does_not_fit(sizing: _Sizing, budget: int, explicit: bool) -> RequestError:
         )
         remedy += "are streamed"
     elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
-        remedy += "; one chunk spans all rows, chunks of fewer rows would need less"
+        remedy += "; one chunk spans all rows: kmufs-stream rechunk writes chunks of fewer"
     return RequestError(
         "does_not_fit",
         f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "

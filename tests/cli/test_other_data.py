@@ -55,3 +55,13 @@ def test_apply(cli: Cli, genes: Path) -> None:
     said = cli("apply", "chosen.zarr", genes, "--out", "again.zarr", "--overwrite", "--json").json()
     assert (said["columns"], said["labels"]) == (first["selected"], first["labels"])
     assert said["matched"] == "label"
+
+
+def test_rechunk(cli: Cli, genes: Path) -> None:
+    said = cli("rechunk", genes, "rows.zarr", "--memory", "1GB", "--json").json()
+    assert (said["samples"], said["features"]) == (300, 14)
+    assert (said["chunks_before"], said["chunks"][1]) == ([50, 14], 14)
+    xr.testing.assert_identical(xr.open_zarr("rows.zarr").load(), xr.open_zarr(genes).load())
+    done = cli("rechunk", genes, "rows.zarr", "--overwrite")
+    assert (done.code, done.err) == (0, "")
+    assert "50 x 14" in done.out
