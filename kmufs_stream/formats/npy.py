@@ -30,7 +30,7 @@ def open_npy(path: str, inside: str) -> Incoming:
         bare = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
     if bare:
         array = np.lib.format.open_memmap(path, mode="r")
-        return Incoming(path, array.shape[1:], native(array.dtype), array_blocks(array))
+        return Incoming(path, array.shape[1:], native(array.dtype), partial(_mapped, path))
     with zipfile.ZipFile(path) as archive:
         heads = {
             name.removesuffix(".npy"): _head(archive, name)
@@ -58,6 +58,12 @@ def _read_head(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if np.lib.format.read_magic(member) == (1, 0):
         return np.lib.format.read_array_header_1_0(member)
     return np.lib.format.read_array_header_2_0(member)
+
+
+def _mapped(path: str, rows: int) -> Iterator[Block]:
+    # Mapped anew for each block: pages that were read count as memory while they are mapped.
+    for a in range(0, len(np.lib.format.open_memmap(path, mode="r")), rows):
+        yield np.array(np.lib.format.open_memmap(path, mode="r")[a : a + rows]), None
 
 
 def _unpacked(path: str, name: str, rows: int) -> Iterator[Block]:

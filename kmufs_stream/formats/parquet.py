@@ -13,12 +13,14 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.formats.csv import not_numeric, unknown_index
 from kmufs_stream.formats.incoming import Block, Incoming, needs
 
+PAGE_BYTES = 2**16  # read from each column at a time
+
 
 def open_parquet(path: str, index_column: str | None) -> Incoming:
     """The columns as features, in their common dtype; nulls become NaN.
 
     ``index_column``, or else the index that pandas kept, names the samples. A folder's files come
-    in the order of their names.
+    in the order of their names. Besides the blocks, a page or two of every column is in memory.
     """
     try:
         import pyarrow.dataset as ds
@@ -56,14 +58,20 @@ def _kept_index(schema: Any) -> str | None:
     return stored[0] if len(stored) == 1 else None
 
 
+def _batches(files: list[str], columns: list[str], rows: int) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    for file in files:
+        # A dataset's own scanner reads whole row groups ahead; buffered, a file is read by pages.
+        with pq.ParquetFile(file, buffer_size=PAGE_BYTES, pre_buffer=False) as opened:
+            yield from opened.iter_batches(rows, columns=columns, use_threads=False)
+
+
 def _blocks(
     table: Any, path: str, features: list[str], index: str | None, rows: int
 ) -> Iterator[Block]:
     columns = features if index is None else [*features, index]
-    batches = table.to_batches(
-        columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1
-    )
-    for batch in batches:
+    for batch in _batches(sorted(table.files), columns, rows):
         arrays = [batch.column(name) for name in features]
         whole = all(array.type.to_pandas_dtype() in (np.float32, np.float64) for array in arrays)
         for name, array in zip(features, arrays, strict=True):
