@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,11 +114,20 @@ def convert(
         if kind == "netcdf":
             sizes = write_netcdf(folder, path, inside, progress)
         elif kind == "mtx":
-            sizes = write_mtx(folder, path, progress)
+            sizes = _tenx(folder, path, progress)
         else:
             sizes = write_blocks(folder, _open(kind, path, inside, index_column), progress)
         zarr.consolidate_metadata(folder)
     return Conversion(target, kind, sizes, time.perf_counter() - began)
+
+
+def _tenx(folder: Path, path: str, progress: Progress) -> dict[str, int]:
+    try:
+        return write_mtx(folder, path, progress)
+    except KmufsError:
+        raise
+    except (EOFError, ValueError, zlib.error) as error:  # not OSError, which writing raises too
+        raise unreadable(path, error) from error
 
 
 def _open(kind: str, path: str, inside: str, index_column: str | None) -> Incoming:

@@ -216,6 +216,32 @@ def test_a_10x_folder_in_another_order(tmp_path: Path) -> None:
     assert not (tmp_path / "out.zarr").exists()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "%%MatrixMarket matrix coordinate complex general\n2 2 0\n",
+        "%%MatrixMarket matrix coordinate integer general\n2 2\n",
+        "%%MatrixMarket matrix coordinate integer general\n2 2 1\n3 1 5\n",
+        "%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 3 5\n",
+        "%%MatrixMarket matrix coordinate integer general\n2 2 2\n1 1 5\n",
+        "%%MatrixMarket matrix coordinate integer general\n2 2 1\n1 1 five\n",
+    ],
+)
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_damaged_10x_folder_is_refused(tmp_path: Path, content: str, cut: bool) -> None:
+    pytest.importorskip("anndata")
+    place = tmp_path / "filtered"
+    place.mkdir()
+    if cut:
+        (place / "matrix.mtx.gz").write_bytes(gzip.compress(content.encode())[:-9])
+    else:
+        (place / "matrix.mtx").write_text(content)
+    with pytest.raises(RequestError):
+        convert(place, tmp_path / "out.zarr")
+    assert not (tmp_path / "out.zarr").exists()
+
+
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.parquet", "x.nc", "x.h5", "x.mat"])
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY nonsense", b"PK\x03\x04 nonsense"])
 def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes) -> None:

@@ -16,13 +16,13 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.formats.incoming import needs, unreadable
 from kmufs_stream.progress import Progress
 
-ENTRIES = 2**21  # in memory at a time
+ENTRIES = 2**20  # in memory at a time
 
 
 def write_mtx(folder: Path, path: str, progress: Progress) -> dict[str, int]:
     """Turn genes x cells, sorted by cell as 10x writes them, into an AnnData store of CSR rows.
 
-    Returns the numbers of cells and genes. Holds some hundred MB, and 8 bytes a cell.
+    Returns the numbers of cells and genes. Holds a few hundred MB, and 8 bytes a cell.
     """
     try:
         import anndata
