@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from kmufs_stream.version import __version__
 
 if TYPE_CHECKING:
+    from kmufs_stream.application import Application, apply
+    from kmufs_stream.conversion import Conversion, convert
     from kmufs_stream.decomposition import LanczosOptions, decompose
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
     from kmufs_stream.estimator import KMeansUFS
     from kmufs_stream.evaluation import Evaluation, evaluate
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
+    from kmufs_stream.rechunking import Rechunking, rechunk
     from kmufs_stream.result import Selection
     from kmufs_stream.screening import Screening
     from kmufs_stream.selection import AdmmOptions, plan_selection, select
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdmmOptions",
+    "Application",
     "BrokenError",
+    "Conversion",
     "Evaluation",
     "Factor",
     "KMeansUFS",
@@ -36,16 +41,20 @@ __all__ = [
     "LanczosOptions",
     "Matrix",
     "Plan",
+    "Rechunking",
     "RequestError",
     "Screening",
     "Selection",
     "Sweep",
     "__version__",
+    "apply",
+    "convert",
     "decompose",
     "evaluate",
     "load_factor",
     "open_matrix",
     "plan_selection",
+    "rechunk",
     "save_factor",
     "select",
     "sweep",
@@ -54,7 +63,9 @@ __all__ = [
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
 _HOMES = {
     "AdmmOptions": "selection",
+    "Application": "application",
     "BrokenError": "errors",
+    "Conversion": "conversion",
     "Evaluation": "evaluation",
     "Factor": "factor",
     "KMeansUFS": "estimator",
@@ -62,15 +73,19 @@ _HOMES = {
     "LanczosOptions": "decomposition",
     "Matrix": "sources",
     "Plan": "streaming.plan",
+    "Rechunking": "rechunking",
     "RequestError": "errors",
     "Screening": "screening",
     "Selection": "result",
     "Sweep": "trials",
+    "apply": "application",
+    "convert": "conversion",
     "decompose": "decomposition",
     "evaluate": "evaluation",
     "load_factor": "factor_store",
     "open_matrix": "sources",
     "plan_selection": "selection",
+    "rechunk": "rechunking",
     "save_factor": "factor_store",
     "select": "selection",
     "sweep": "trials",

@@ -79,9 +79,14 @@ def identity_of_run(
     }
 
 
+def digest_of_chunks(matrix: Matrix) -> str:
+    """What :func:`check_unchanged` compares: a digest of the stored pieces of the data."""
+    return _digest_of_chunks(matrix.inventory()[1:])
+
+
 def check_unchanged(matrix: Matrix, chunks: str) -> None:
     """Raise BrokenError if the stored data are no longer those that the run began with."""
-    if not matrix.in_memory and _digest_of_chunks(matrix.inventory()[1:]) != chunks:
+    if not matrix.in_memory and digest_of_chunks(matrix) != chunks:
         raise BrokenError(
             "source_changed",
             f"{matrix.source} was changed while it was being read: sizes or times of its chunks "

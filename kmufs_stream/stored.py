@@ -79,12 +79,11 @@ class StoredSelection:
                 )
 
 
-def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
-    """Open what :func:`kmufs_stream.select` wrote; its data are not read.
+def read_selection(source: str) -> tuple[xr.Dataset, xr.Dataset]:
+    """The root of a written selection and its table of all features, lazily.
 
     Raises RequestError for anything else.
     """
-    source = os.fspath(path)
     if not Path(source).exists():
         raise RequestError(
             "not_found", f"{source} does not exist.", "Make it with kmufs-stream select."
@@ -106,6 +105,16 @@ def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
             f"{source} is not a selection.",
             "Give what kmufs-stream select wrote.",
         )
+    return root, every
+
+
+def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
+    """Open what :func:`kmufs_stream.select` wrote; its data are not read.
+
+    Raises RequestError for anything else.
+    """
+    source = os.fspath(path)
+    root, every = read_selection(source)
     if root.attrs.get("transforms"):
         raise RequestError(
             "transformed",

@@ -126,7 +126,7 @@ def write_result(
     name = column_name(matrix, frame)
     shape = (matrix.shape[0], len(selected))
     chunk = (plan.output_chunk_rows, len(selected))
-    root = _storable(frame, matrix)
+    root = storable(frame, matrix)
     encoding = {}
     if samples:
         dims = (matrix.sample_dim, matrix.feature_dim)
@@ -142,7 +142,7 @@ def write_result(
         zarr.config.set(ALL_CHUNKS),
     ):
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
-        _copy_coordinates(root, folder)
+        copy_coordinates(root, folder)
         if samples:
             _copy_columns(matrix, selected, zarr.open_array(folder, path=name), plan, progress)
         for group, content in groups.items():
@@ -151,7 +151,7 @@ def write_result(
         verify()
 
 
-def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
+def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
     text = {}
     for name, c in frame.coords.items():
@@ -166,7 +166,7 @@ def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     return frame
 
 
-def _copy_coordinates(root: xr.Dataset, folder: Path) -> None:
+def copy_coordinates(root: xr.Dataset, folder: Path) -> None:
     """Values of the lazy coordinates, a piece at a time; xarray has written their metadata."""
     for name, coordinate in root.coords.items():
         if coordinate.chunks is None:

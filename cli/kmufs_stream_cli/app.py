@@ -16,10 +16,13 @@ import typer
 from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
 from kmufs_stream_cli.allocator import share_one_heap
+from kmufs_stream_cli.commands.apply import apply
+from kmufs_stream_cli.commands.convert import convert
 from kmufs_stream_cli.commands.decompose import decompose
 from kmufs_stream_cli.commands.demo import demo
 from kmufs_stream_cli.commands.evaluate import evaluate
 from kmufs_stream_cli.commands.plan import plan
+from kmufs_stream_cli.commands.rechunk import rechunk
 from kmufs_stream_cli.commands.select import select
 from kmufs_stream_cli.commands.sweep import sweep
 from kmufs_stream_cli.failure import explain, tell
@@ -69,6 +72,15 @@ app.command(
 app.command(
     epilog="Example: kmufs-stream sweep factor.zarr --k 5,10,20 --h 20:100:20 --suggest-h",
 )(sweep)
+app.command(
+    epilog="Example: kmufs-stream apply data.selected.zarr new.zarr --out new.selected.zarr",
+)(apply)
+app.command(
+    epilog="Example: kmufs-stream convert table.csv table.zarr --index-column id",
+)(convert)
+app.command(
+    epilog="Example: kmufs-stream rechunk wide.zarr rows.zarr --memory 2GB",
+)(rechunk)
 app.command(epilog="Example: kmufs-stream demo")(demo)
 
 

@@ -13,6 +13,7 @@ import zarr
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
+from kmufs_stream.sources.convertible import refuse_convertible
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset
 from kmufs_stream.sources.restrict import ask_features, keep_samples, samples_where
@@ -109,6 +110,7 @@ def _open(
     variable, group, from_variables, layer, raw = within.values()
     if isinstance(data, str | os.PathLike):
         path = os.fspath(data)
+        refuse_convertible(path)
         if variable is None and holds_anndata(path, group):
             if any(dims.values()) or from_variables:
                 raise RequestError(

@@ -1,0 +1,70 @@
+"""kmufs-stream apply"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kmufs_stream_cli import options, show
+from kmufs_stream_cli.progress import shown
+
+
+def apply(
+    result: Annotated[
+        str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
+    ],
+    data: Annotated[
+        str, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
+    ],
+    out: Annotated[str, typer.Option("--out", metavar="PATH", help="Store to write.")],
+    variable: options.Variable = None,
+    group: options.Group = None,
+    layer: options.Layer = None,
+    raw: options.Raw = False,
+    feature_labels: options.FeatureLabels = None,
+    fill_missing_chunks: options.FillMissingChunks = False,
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> None:
+    """Take the features that RESULT chose from new data, matched by label.
+
+    By position where there are no labels; the numbers of features then have to agree.
+    """
+    from kmufs_stream import apply as run
+    from kmufs_stream import open_matrix
+
+    matrix = open_matrix(
+        data,
+        variable=variable,
+        group=group,
+        layer=layer,
+        raw=raw,
+        feature_labels=feature_labels,
+        fill_missing_chunks=fill_missing_chunks,
+    )
+    with shown(verbose=verbose, json=json) as progress:
+        done = run(
+            result,
+            matrix,
+            out=out,
+            overwrite=overwrite,
+            memory=memory,
+            threads=threads,
+            progress=progress,
+        )
+    if json:
+        show.as_json(done.summary())
+        return
+    console = show.console()
+    show.line(
+        console,
+        f"Took {len(done.columns):,} features of {done.samples:,} samples, matched by "
+        f"{done.matched}.",
+        "bold",
+    )
+    show.facts(console, [("output", str(done.output))])

@@ -1,0 +1,49 @@
+"""kmufs-stream convert"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from kmufs_stream_cli import options, show
+from kmufs_stream_cli.progress import shown
+
+
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN",
+            help="A .csv, .tsv, .parquet (file or folder), .npy, .npz, NetCDF, HDF5 or .mat file, "
+            "or a 10x folder. FILE::NAME is what is meant inside a file: data.h5::/counts.",
+        ),
+    ],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
+    index_column: Annotated[
+        str | None,
+        typer.Option(
+            "--index-column",
+            metavar="NAME",
+            help=".csv, .parquet: the column that names the samples.",
+        ),
+    ] = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> None:
+    """Turn a file of another format into a Zarr store, in blocks of some MB."""
+    from kmufs_stream import convert as run
+
+    with shown(verbose=verbose, json=json) as progress:
+        done = run(source, out, index_column=index_column, overwrite=overwrite, progress=progress)
+    if json:
+        show.as_json(done.summary())
+        return
+    console = show.console()
+    sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
+    show.line(console, f"Converted {source}: {sizes}.", "bold")
+    show.facts(console, [("output", str(done.output))])
+    show.next_command(console, shlex.join(["kmufs-stream", "plan", str(done.output), "--k", "10"]))

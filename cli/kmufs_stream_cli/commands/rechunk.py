@@ -1,0 +1,50 @@
+"""kmufs-stream rechunk"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from kmufs_stream_cli import options, show
+from kmufs_stream_cli.progress import shown
+
+
+def rechunk(
+    data: options.Data,
+    out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
+    variable: options.Variable = None,
+    group: options.Group = None,
+    fill_missing_chunks: options.FillMissingChunks = False,
+    memory: options.Memory = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> None:
+    """Write a table again in chunks of few rows, within a memory budget.
+
+    For stores whose chunks span all rows, or one feature each.
+    """
+    from kmufs_stream import open_matrix
+    from kmufs_stream import rechunk as run
+
+    matrix = open_matrix(
+        data, variable=variable, group=group, fill_missing_chunks=fill_missing_chunks
+    )
+    with shown(verbose=verbose, json=json) as progress:
+        done = run(matrix, out, memory=memory, overwrite=overwrite, progress=progress)
+    if json:
+        show.as_json(done.summary())
+        return
+    console = show.console()
+    (n, p), before, after = done.shape, done.chunks_before, done.chunks
+    show.line(console, f"Wrote {n:,} samples x {p:,} features in other chunks.", "bold")
+    rows = [
+        ("before", f"{before[0]:,} x {before[1]:,}"),
+        ("now", f"{after[0]:,} x {after[1]:,}"),
+        ("output", str(done.output)),
+    ]
+    show.facts(console, rows)
+    show.next_command(console, shlex.join(["kmufs-stream", "plan", str(done.output), "--k", "10"]))

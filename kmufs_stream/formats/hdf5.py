@@ -1,0 +1,65 @@
+"""Bare datasets of HDF5 files, and MATLAB files, of which the newer ones are HDF5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+
+from kmufs_stream.formats.incoming import (
+    Incoming,
+    array_blocks,
+    check_fits,
+    native,
+    needs,
+    one_of,
+)
+from kmufs_stream.sources.convertible import INSIDE
+from kmufs_stream.sources.hdf5 import is_hdf5
+
+
+def open_hdf5(path: str, inside: str) -> Incoming:
+    """A dataset of an HDF5 file: the one at ``inside``, or the only table there is."""
+    tables = _tables(path)
+    shapes = {name: dataset.shape for name, dataset in tables.items()}
+    dataset = tables[one_of(path, shapes, inside and "/" + inside.strip("/"), INSIDE)]
+    return Incoming(path, dataset.shape[1:], native(dataset.dtype), array_blocks(dataset))
+
+
+def open_mat(path: str, inside: str) -> Incoming:
+    """A dense matrix of a MATLAB file: version 7.3 in blocks, older ones whole."""
+    if is_hdf5(Path(path)):
+        # MATLAB stores by columns: HDF5 sees the dimensions the other way round.
+        tables = _tables(path)
+        shapes = {name.strip("/"): d.shape[::-1] for name, d in tables.items()}
+        dataset = tables["/" + one_of(path, shapes, inside, INSIDE)]
+        blocks = array_blocks(dataset, columns_first=True)
+        return Incoming(path, dataset.shape[-2::-1], native(dataset.dtype), blocks)
+    known = {
+        name: shape
+        for name, shape, kind in scipy.io.whosmat(path)
+        if len(shape) >= 2 and kind not in ("char", "cell", "struct", "sparse")
+    }
+    name = one_of(path, known, inside, INSIDE)
+    needed = 16 * int(np.prod(known[name], dtype=np.int64))
+    check_fits(path, needed, "Save it with MATLAB's -v7.3, which is read in blocks.")
+    array = scipy.io.loadmat(path, variable_names=[name])[name]
+    return Incoming(path, array.shape[1:], native(array.dtype), array_blocks(array))
+
+
+def _tables(path: str) -> dict[str, Any]:
+    """All datasets of two dimensions or more, by path."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise needs("h5py", path) from error
+    found: dict[str, Any] = {}
+
+    def note(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset) and len(node.shape or ()) >= 2:
+            found["/" + name] = node
+
+    h5py.File(path, "r").visititems(note)
+    return found

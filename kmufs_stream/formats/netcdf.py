@@ -1,0 +1,48 @@
+"""NetCDF, read and written by xarray: all variables of the dataset, with their coordinates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dask
+import numpy as np
+import xarray as xr
+import zarr
+
+from kmufs_stream.formats.incoming import CHUNK_BYTES, needs, unreadable
+from kmufs_stream.progress import Progress
+from kmufs_stream.subset import ALL_CHUNKS
+
+
+def write_netcdf(folder: Path, path: str, inside: str, progress: Progress) -> dict[str, int]:
+    """Copy a dataset, or its group ``inside``, as it is stored, blocks along first dimensions.
+
+    Returns the sizes of its dimensions.
+    """
+    try:
+        stored = xr.open_dataset(
+            path, group=inside or None, decode_times=False, mask_and_scale=False, chunks=None
+        )
+    except ValueError as error:
+        if "engine" in str(error) or "dependencies" in str(error):
+            raise needs("h5netcdf", path) from error
+        raise unreadable(path, error) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    with stored:
+        progress.start("converting", 0)
+        blocks = {name: _blocks(variable) for name, variable in stored.variables.items()}
+        lazy = stored.drop_encoding().assign({name: blocks[name] for name in stored.data_vars})
+        with dask.config.set(scheduler="synchronous"), zarr.config.set(ALL_CHUNKS):
+            lazy.to_zarr(folder, mode="w", zarr_format=3, consolidated=False)
+        return {str(dim): size for dim, size in stored.sizes.items()}
+
+
+def _blocks(variable: xr.Variable) -> xr.Variable:
+    """The variable in blocks of some rows, which become the chunks."""
+    if variable.ndim == 0:
+        return variable
+    row = int(np.prod(variable.shape[1:])) * variable.dtype.itemsize
+    rows = min(max(CHUNK_BYTES // max(row, 1), 1), max(variable.shape[0], 1))
+    chunks = {variable.dims[0]: rows} | dict.fromkeys(variable.dims[1:], -1)
+    return variable.drop_encoding().chunk(chunks)

@@ -1,0 +1,199 @@
+"""Stores written again in chunks of few rows."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+import zarr
+
+from kmufs_stream.decomposition import inputs_of
+from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.identity import check_unchanged, digest_of_chunks
+from kmufs_stream.output import check_output, new_store
+from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.streaming.memory import available_memory, peak_memory, size
+from kmufs_stream.streaming.plan import BASELINE, MB, parse_memory
+from kmufs_stream.streaming.table import DECODED_AT_ONCE
+from kmufs_stream.subset import ALL_CHUNKS, copy_coordinates, storable
+from kmufs_stream.version import __version__
+from kmufs_stream.zarr_io import written_quietly
+
+CHUNK_BYTES = 8 * MB
+TILE_BYTES = 128 * MB  # more at a time gains nothing, but where a source chunk asks for it
+COPIES = 4  # of a tile: as read, in one piece, read back, and what the codecs make of it
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What is read and written at a time, and the chunks that are written.
+
+    Attributes
+    ----------
+    rows, columns : of a tile, which is made of whole source chunks.
+    chunk_rows : rows of a written chunk; it has the columns of a tile.
+    peak : predicted resident bytes at most.
+    """
+
+    rows: int
+    columns: int
+    chunk_rows: int
+    peak: int
+
+    def tiles(self, shape: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+        """All tiles, those of the same rows one after another."""
+        n, p = shape
+        for a in range(0, n, self.rows):
+            for b in range(0, p, self.columns):
+                yield slice(a, min(a + self.rows, n)), slice(b, min(b + self.columns, p))
+
+
+@dataclass(frozen=True)
+class Rechunking:
+    """What was written."""
+
+    output: Path
+    shape: tuple[int, int]
+    chunks_before: tuple[int, int]
+    chunks: tuple[int, int]
+    seconds: float
+    predicted_peak: int
+
+    def summary(self) -> dict[str, Any]:
+        """The same in plain JSON types; the keys are listed in the README."""
+        return {
+            "output": str(self.output),
+            "samples": self.shape[0],
+            "features": self.shape[1],
+            "chunks_before": list(self.chunks_before),
+            "chunks": list(self.chunks),
+            "seconds": {"total": self.seconds},
+            "peak_rss_bytes": peak_memory(),
+            "predicted_peak_bytes": self.predicted_peak,
+            "version": __version__,
+        }
+
+
+def rechunk(
+    data: Any,
+    out: str | os.PathLike[str],
+    *,
+    memory: str | int | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Rechunking:
+    """Write a table again in chunks of few rows, so that it can be streamed.
+
+    Parameters
+    ----------
+    data : (n, p), whatever :func:`kmufs_stream.open_matrix` opens, but for sparse data.
+    out : store to write: samples x features, the stored values and their dtype, the coordinates
+        and attributes. Where whole rows do not fit, a chunk holds some of the features.
+    memory : most memory to use; half of what is available by default.
+
+    Raises
+    ------
+    RequestError : sparse data, a budget in which no source chunk fits, an output that must not be
+        written.
+    BrokenError : a chunk cannot be read, writing fails, what was written reads back otherwise, the
+        data change meanwhile.
+
+    Reads each source chunk once, and what was written once.
+    """
+    began = time.perf_counter()
+    target, matrix = Path(out), open_matrix(data)
+    check_output(target, inputs_of(matrix), overwrite=overwrite)
+    tiling = plan_tiles(matrix, memory)
+    pieces = digest_of_chunks(matrix)
+    dims = (matrix.sample_dim, matrix.feature_dim)
+    chunks = (tiling.chunk_rows, tiling.columns)
+    template = da.zeros(matrix.shape, dtype=matrix.stored_dtype, chunks=-1)
+    root = storable(matrix.frame, matrix)
+    root = root.assign({matrix.name: xr.Variable(dims, template, matrix.attrs)})
+    with (
+        new_store(target, overwrite=overwrite) as folder,
+        written_quietly(),
+        zarr.config.set(ALL_CHUNKS),
+    ):
+        form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
+        encoding = {matrix.name: {"chunks": chunks}}
+        root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
+        copy_coordinates(root, folder)
+        _copy(matrix, zarr.open_array(folder, path=matrix.name), tiling, progress)
+        zarr.consolidate_metadata(folder)
+        check_unchanged(matrix, pieces)
+    return Rechunking(
+        output=target,
+        shape=matrix.shape,
+        chunks_before=(matrix.chunk_rows, matrix.chunk_columns),
+        chunks=chunks,
+        seconds=time.perf_counter() - began,
+        predicted_peak=tiling.peak,
+    )
+
+
+def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
+    """Whole rows where they fit, else as many columns as do; whole source chunks either way.
+
+    Raises RequestError for sparse data, and where not even one source chunk fits.
+    """
+    if matrix.sparsity is not None:
+        raise RequestError(
+            "sparse",
+            f"{matrix.source} is sparse: it has no chunks of rows and columns.",
+            "Stored by rows it is streamed as it is; stored by columns, turn it with anndata: "
+            "adata.X = adata.X.tocsr().",
+        )
+    (n, p), item = matrix.shape, matrix.stored_dtype.itemsize
+    budget = parse_memory(memory) or available_memory() // 2
+    rows, columns = min(matrix.chunk_rows, max(n, 1)), min(matrix.chunk_columns, p)
+    chunk = rows * columns * item
+
+    def peak(tile: int) -> int:
+        return BASELINE + matrix.held_bytes + COPIES * tile + 2 * min(DECODED_AT_ONCE * chunk, tile)
+
+    if peak(chunk) > budget:
+        raise RequestError(
+            "does_not_fit",
+            f"One chunk of {matrix.source} holds {size(chunk)}; {size(peak(chunk))} of memory are "
+            f"needed, {size(budget)} may be used.",
+            f"Give --memory {-(-peak(chunk) // MB)}MB or more.",
+        )
+    spare = budget - BASELINE - matrix.held_bytes
+    most = max(min(spare // (COPIES + 2), TILE_BYTES), chunk)
+    if rows * p * item <= most:
+        columns = p
+        rows = min(rows * (most // (rows * p * item)), max(n, 1))
+    else:
+        columns = min(columns * (most // chunk), p)
+    chunk_rows = min(max(CHUNK_BYTES // (columns * item), 1), rows)
+    return Tiling(rows, columns, chunk_rows, peak(rows * columns * item))
+
+
+def _copy(matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, progress: Progress) -> None:
+    """Copy tile by tile, reading back each."""
+    n, p = matrix.shape
+    progress.start("rechunking", n)
+    for rows, columns in tiling.tiles(matrix.shape):
+        chosen = np.arange(columns.start, columns.stop)
+        tile = np.ascontiguousarray(matrix.rows.take(rows.start, rows.stop, chosen))
+        target[rows, columns] = tile
+        written = np.ascontiguousarray(target[rows, columns])
+        if zlib.crc32(written.data) != zlib.crc32(tile.data):
+            raise BrokenError(
+                "output_differs",
+                f"Rows {rows.start}..{rows.stop - 1} of the output read back otherwise than they "
+                "were written.",
+                "Check the disk, or choose another place.",
+            )
+        if columns.stop == p:
+            progress.advance(rows.stop - rows.start)

@@ -1,0 +1,67 @@
+"""kmufs-stream convert and apply, and what select says of files that have to be converted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from conftest import Run
+from helpers import planted
+
+Cli = Callable[..., Run]
+
+
+@pytest.mark.parametrize("name", ["my table.csv", "x.npy"])
+def test_select_says_what_to_type_and_that_works(cli: Cli, folder: Path, name: str) -> None:
+    X = planted(100, 6)
+    if name.endswith("csv"):
+        pd.DataFrame(X).to_csv(name, index=False)
+    else:
+        np.save(name, X)
+    refused = cli("select", name, "--k", 3, "--h", 2)
+    assert refused.code == 2
+    command = refused.err.partition("First type: ")[2].strip()
+    words = shlex.split(command)
+    assert words[:2] == ["kmufs-stream", "convert"]
+    done = cli(*words[1:])
+    assert (done.code, done.err) == (0, "")
+    assert "sample 100, feature 6" in done.out
+    assert cli("select", words[-1], "--k", 3, "--h", 2).code == 0
+
+
+def test_convert_as_json(cli: Cli, folder: Path) -> None:
+    np.save("x.npy", planted(100, 6))
+    said = cli("convert", "x.npy", "x.zarr", "--json").json()
+    assert said.keys() == {"output", "format", "sizes", "seconds", "peak_rss_bytes", "version"}
+    assert (said["format"], said["sizes"]) == ("npy", {"sample": 100, "feature": 6})
+    failed = cli("convert", "x.npy", "x.zarr", "--json")
+    assert failed.code == 2
+    assert failed.json()["error"]["code"] == "output_exists"
+
+
+def test_apply(cli: Cli, genes: Path) -> None:
+    first = cli("select", genes, "--k", 3, "--h", 4, "--out", "chosen.zarr", "--json").json()
+    done = cli("apply", "chosen.zarr", genes, "--out", "again.zarr")
+    assert (done.code, done.err) == (0, "")
+    assert "4 features of 300 samples, matched by label" in done.words()
+    xr.testing.assert_equal(
+        xr.open_zarr("again.zarr")["counts"], xr.open_zarr("chosen.zarr")["counts"]
+    )
+    said = cli("apply", "chosen.zarr", genes, "--out", "again.zarr", "--overwrite", "--json").json()
+    assert (said["columns"], said["labels"]) == (first["selected"], first["labels"])
+    assert said["matched"] == "label"
+
+
+def test_rechunk(cli: Cli, genes: Path) -> None:
+    said = cli("rechunk", genes, "rows.zarr", "--memory", "1GB", "--json").json()
+    assert (said["samples"], said["features"]) == (300, 14)
+    assert (said["chunks_before"], said["chunks"][1]) == ([50, 14], 14)
+    xr.testing.assert_identical(xr.open_zarr("rows.zarr").load(), xr.open_zarr(genes).load())
+    done = cli("rechunk", genes, "rows.zarr", "--overwrite")
+    assert (done.code, done.err) == (0, "")
+    assert "50 x 14" in done.out

@@ -1,0 +1,115 @@
+"""The columns of a selection, from other data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from helpers import labelled, no_warnings, planted, write_bare, write_xarray
+from scipy import sparse
+
+from kmufs_stream import RequestError, apply, open_matrix, select
+
+K, H = 3, 6
+X = planted(200, 20)
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> Path:
+    """A selection from a labelled store."""
+    write_xarray(tmp_path / "old.zarr", labelled(X), chunks=(50, 20))
+    select(str(tmp_path / "old.zarr"), K, H, out=tmp_path / "chosen.zarr")
+    return tmp_path / "chosen.zarr"
+
+
+def wanted(chosen: Path) -> list[str]:
+    return [str(label) for label in xr.open_zarr(chosen)["gene"].values]
+
+
+@pytest.mark.parametrize("selection_only", [False, True])
+def test_the_same_columns_wherever_they_stand(tmp_path: Path, selection_only: bool) -> None:
+    write_xarray(tmp_path / "old.zarr", labelled(X), chunks=(50, 20))
+    chosen = tmp_path / "chosen.zarr"
+    first = select(str(tmp_path / "old.zarr"), K, H, out=chosen, selection_only=selection_only)
+    rng = np.random.default_rng(1)
+    new = labelled(planted(130, 20, seed=5, dtype=np.float32)).isel(gene=rng.permutation(20))
+    write_xarray(tmp_path / "new.zarr", new, chunks=(40, 7))
+    with no_warnings():
+        done = apply(chosen, str(tmp_path / "new.zarr"), out=tmp_path / "out.zarr")
+        found = xr.open_zarr(tmp_path / "out.zarr").load()
+    assert done.matched == "label"
+    assert done.labels == first.labels
+    expected = new.sel(gene=wanted(chosen))
+    assert found["counts"].dtype == np.float32
+    np.testing.assert_array_equal(found["counts"], expected)
+    for name in expected.coords:
+        np.testing.assert_array_equal(found[name], expected[name])
+    np.testing.assert_array_equal(found["feature_index"], done.columns)
+    np.testing.assert_array_equal(new["gene"][done.columns], wanted(chosen))
+    np.testing.assert_array_equal(found["score"], first.scores)
+    np.testing.assert_array_equal(found["rank"], first.ranks)
+
+
+def test_by_position_without_labels(tmp_path: Path, chosen: Path) -> None:
+    Y = planted(90, 20, seed=2)
+    write_bare(tmp_path / "new.zarr", Y, chunks=(30, 20))
+    done = apply(chosen, str(tmp_path / "new.zarr"), out=tmp_path / "out.zarr")
+    assert done.matched == "position"
+    found = xr.open_zarr(tmp_path / "out.zarr")["data"]
+    np.testing.assert_array_equal(found, Y[:, xr.open_zarr(chosen)["feature_index"].values])
+    with pytest.raises(RequestError, match="20 features") as raised:
+        apply(chosen, Y[:, :19], out=tmp_path / "other.zarr")
+    assert raised.value.code == "wrong_features"
+    assert not (tmp_path / "other.zarr").exists()
+
+
+def test_features_stored_first(tmp_path: Path, chosen: Path) -> None:
+    new = labelled(planted(80, 20, seed=3)).isel(gene=slice(None, None, -1))
+    write_xarray(tmp_path / "new.zarr", new.transpose("gene", "cell"), chunks=(20, 30))
+    data = xr.open_zarr(tmp_path / "new.zarr")["counts"].transpose("cell", "gene")
+    apply(chosen, data, out=tmp_path / "out.zarr")
+    found = xr.open_zarr(tmp_path / "out.zarr")["counts"]
+    np.testing.assert_array_equal(found, new.sel(gene=wanted(chosen)))
+
+
+def test_sparse_data(tmp_path: Path, chosen: Path) -> None:
+    anndata = pytest.importorskip("anndata")
+    dense = np.where(planted(70, 20, seed=4) > 1, 1.5, 0.0)
+    cells = anndata.AnnData(sparse.csr_matrix(dense))
+    cells.var_names = [f"gene {i} é" for i in reversed(range(20))]
+    cells.write_h5ad(tmp_path / "new.h5ad")
+    apply(chosen, str(tmp_path / "new.h5ad"), out=tmp_path / "out.zarr")
+    found = xr.open_zarr(tmp_path / "out.zarr")
+    np.testing.assert_array_equal(found["X"], cells[:, wanted(chosen)].X.toarray())
+
+
+def test_missing_and_repeated_features_are_named(tmp_path: Path, chosen: Path) -> None:
+    new = labelled(planted(50, 20))
+    lost = wanted(chosen)[2]
+    with pytest.raises(RequestError, match=lost) as raised:
+        apply(chosen, new.drop_sel(gene=lost), out=tmp_path / "out.zarr")
+    assert raised.value.code == "missing_features"
+    twice = xr.concat([new, new.sel(gene=[lost])], "gene")
+    with pytest.raises(RequestError, match=lost) as raised:
+        apply(chosen, twice, out=tmp_path / "out.zarr")
+    assert raised.value.code == "ambiguous_features"
+
+
+def test_repeated_labels_in_the_same_order_are_no_question(tmp_path: Path) -> None:
+    names = [f"g{i // 2}" for i in range(20)]
+    array = xr.DataArray(X, dims=("cell", "gene"), coords={"gene": names}, name="x")
+    write_xarray(tmp_path / "old.zarr", array, chunks=(50, 20))
+    first = select(str(tmp_path / "old.zarr"), K, H, out=tmp_path / "chosen.zarr")
+    done = apply(tmp_path / "chosen.zarr", array[:30], out=tmp_path / "out.zarr")
+    np.testing.assert_array_equal(done.columns, first.selected)
+
+
+def test_outputs_are_guarded(tmp_path: Path, chosen: Path) -> None:
+    matrix = open_matrix(labelled(planted(50, 20)))
+    for place in (chosen, tmp_path / "nowhere" / "out.zarr"):
+        with pytest.raises(RequestError):
+            apply(chosen, matrix, out=place, overwrite=True)
+    with pytest.raises(RequestError, match="not a selection"):
+        apply(tmp_path / "old.zarr", matrix, out=tmp_path / "out.zarr")
