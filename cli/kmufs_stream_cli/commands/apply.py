@@ -8,6 +8,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.table import split
 
 
 def apply(
@@ -20,6 +21,8 @@ def apply(
     out: Annotated[str, typer.Option("--out", metavar="PATH", help="Store to write.")],
     variable: options.Variable = None,
     group: options.Group = None,
+    sample_dims: options.SampleDims = None,
+    feature_dims: options.FeatureDims = None,
     layer: options.Layer = None,
     raw: options.Raw = False,
     feature_labels: options.FeatureLabels = None,
@@ -42,6 +45,8 @@ def apply(
         data,
         variable=variable,
         group=group,
+        sample_dims=split(sample_dims),
+        feature_dims=split(feature_dims),
         layer=layer,
         raw=raw,
         feature_labels=feature_labels,

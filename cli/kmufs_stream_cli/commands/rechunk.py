@@ -9,6 +9,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.table import split
 
 
 def rechunk(
@@ -16,6 +17,8 @@ def rechunk(
     out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
     variable: options.Variable = None,
     group: options.Group = None,
+    sample_dims: options.SampleDims = None,
+    feature_dims: options.FeatureDims = None,
     fill_missing_chunks: options.FillMissingChunks = False,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
@@ -31,7 +34,12 @@ def rechunk(
     from kmufs_stream import rechunk as run
 
     matrix = open_matrix(
-        data, variable=variable, group=group, fill_missing_chunks=fill_missing_chunks
+        data,
+        variable=variable,
+        group=group,
+        sample_dims=split(sample_dims),
+        feature_dims=split(feature_dims),
+        fill_missing_chunks=fill_missing_chunks,
     )
     with shown(verbose=verbose, json=json) as progress:
         done = run(matrix, out, memory=memory, overwrite=overwrite, progress=progress)
