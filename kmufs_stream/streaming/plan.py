@@ -312,7 +312,7 @@ class _Sizing:
         rows = min(block_rows, n)
         # One block is read while another is worked on, in float64 at worst: what float32 cannot
         # hold falls back to it.
-        held = 0 if table.in_memory else table.block_bytes(rows)
+        held = 0 if table.in_memory and not table.copies else table.block_bytes(rows)
         self.block = int(
             SLACK * (table.read_bytes(rows) + held + table.work_bytes(rows) + self.cost.update)
         )
