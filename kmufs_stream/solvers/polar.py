@@ -126,7 +126,8 @@ def graded_polar(factor: Float, scale: Float) -> Float:
     # A large rotation is no first-order error: factor was singular, and the SVD is all there is.
     if not np.abs(rotation).max() < 1e-6:
         return orthogonal
-    orthogonal += orthogonal @ rotation
+    # The square keeps it orthogonal: a rotation of 1e-6 alone would leave 1e-12.
+    orthogonal += orthogonal @ (rotation + rotation @ rotation / 2)
     return orthogonal
 
 
