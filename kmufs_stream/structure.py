@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,6 @@ from kmufs_stream.factor import Factor
 
 Float = NDArray[np.float64]
 
-SLAB_BYTES = 2**24  # of the row sample standardised at a time
 SINGULAR = 1e-10  # a share of a feature's variance that others leave, and that is none
 STRAIGHT = 1e-9  # a curve this near to a line is one
 
@@ -75,7 +74,7 @@ def cluster_structure(factor: Factor, features: NDArray[np.int64]) -> ClusterStr
     f, r = len(features), factor.rank
     squares, cross, total = np.zeros((f, f)), np.zeros((f, r)), np.zeros(r)
     to_scores = factor.components[:, :r] / np.sqrt(factor.eigenvalues[:r])
-    for rows in _standardised_sample(factor):
+    for rows in factor.sample_blocks():
         some, scores = rows[:, features], rows @ to_scores
         squares += some.T @ some
         cross += some.T @ scores
@@ -93,19 +92,6 @@ def cluster_structure(factor: Factor, features: NDArray[np.int64]) -> ClusterStr
         total=total / m,
         tolerance=SINGULAR,
     )
-
-
-def _standardised_sample(factor: Factor) -> Iterator[Float]:
-    features = factor.features
-    usable = features.usable
-    mean, std = features.mean[usable], features.std[usable]
-    values = factor.sample.values
-    step = max(SLAB_BYTES // (8 * len(usable)), 1)
-    for a in range(0, len(values), step):
-        slab: Float = values[a : a + step][:, usable].astype(np.float64)
-        slab -= mean
-        slab /= std
-        yield slab
 
 
 @dataclass(frozen=True)
