@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from packaging.version import Version
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.formats.incoming import Block, Incoming
+
+# Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
+EXACT: dict[str, Any] = (
+    {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
+)
 
 
 def open_csv(path: str, index_column: str | None) -> Incoming:
@@ -53,7 +60,7 @@ def _blocks(
         index_col=False,
         dtype=None if index is None else {index: str},
         chunksize=rows,
-        float_precision="round_trip",
+        **EXACT,
     )
     with frames:
         for frame in frames:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -48,10 +49,13 @@ def write_mtx(folder: Path, path: str, progress: Progress) -> dict[str, int]:
                 anndata.io.write_elem(root, "X", block)
                 first = False
             else:
-                anndata.io.sparse_dataset(root["X"]).append(block)
+                stored: Any = anndata.io.sparse_dataset(root["X"])
+                stored.append(block)
             progress.advance(block.shape[0])
-    anndata.io.write_elem(root, "obs", obs)
-    anndata.io.write_elem(root, "var", var)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pandas about anndata: nothing a user can act on
+        anndata.io.write_elem(root, "obs", obs)
+        anndata.io.write_elem(root, "var", var)
     root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
     return {"obs": n, "var": p}
 

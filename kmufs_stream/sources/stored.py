@@ -169,7 +169,7 @@ def _stored_keys(array: zarr.Array[Any]) -> dict[str, str]:
         found = {f.relative_to(root).as_posix(): f.stat() for f in files}
         keys = {key: f"{s.st_size} {s.st_mtime_ns}" for key, s in found.items()}
     elif isinstance(store, zarr.storage.ZipStore):
-        with zipfile.ZipFile(store.path) as archive:
+        with zipfile.ZipFile(str(store.path)) as archive:
             keys = {
                 entry.filename.removeprefix(prefix): f"{entry.file_size} {entry.CRC}"
                 for entry in archive.infolist()
