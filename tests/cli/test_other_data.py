@@ -79,3 +79,14 @@ def test_a_field_of_more_dimensions(cli: Cli, folder: Path) -> None:
     np.testing.assert_array_equal(again["air"], chosen["air"])
     np.testing.assert_array_equal(again["lat"], chosen["lat"])
     np.testing.assert_array_equal(xr.open_zarr("r.zarr")["air"], values.reshape(200, 12))
+
+
+@pytest.mark.parametrize("command", ["convert", "rechunk"])
+def test_what_is_said_to_be_next_works(cli: Cli, folder: Path, command: str) -> None:
+    np.save("x.npy", planted(300, 120))
+    done = cli("convert", "x.npy", "x.zarr")
+    if command == "rechunk":
+        done = cli("rechunk", "x.zarr", "y.zarr")
+    words = shlex.split(done.out.partition("Next:")[2])
+    assert words[:2] == ["kmufs-stream", "plan"]
+    assert cli(*words[1:]).code == 0

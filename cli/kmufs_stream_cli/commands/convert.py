@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated
 
 import typer
@@ -46,4 +45,4 @@ def convert(
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
     show.line(console, f"Converted {source}: {sizes}.", "bold")
     show.facts(console, [("output", str(done.output))])
-    show.next_command(console, shlex.join(["kmufs-stream", "plan", str(done.output), "--k", "10"]))
+    show.next_command(console, show.command("plan", str(done.output), k=10, h=100))

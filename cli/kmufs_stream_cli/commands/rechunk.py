@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated
 
 import typer
@@ -55,4 +54,4 @@ def rechunk(
         ("output", str(done.output)),
     ]
     show.facts(console, rows)
-    show.next_command(console, shlex.join(["kmufs-stream", "plan", str(done.output), "--k", "10"]))
+    show.next_command(console, show.command("plan", str(done.output), k=10, h=100))
