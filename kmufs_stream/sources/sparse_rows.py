@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,13 +54,9 @@ class CSRRows:
         """See Rows."""
         indptr = self._indptr[start : stop + 1]
         first, last = (int(indptr[0]), int(indptr[-1])) if len(indptr) else (0, 0)
-        try:
+        with _sound(f"rows {start}..{stop - 1} of {self._place}"):
             parts = (self._data[first:last], self._indices[first:last], indptr - first)
             block: csr_array = _canonical(csr_array, parts, (len(indptr) - 1, self._p))
-        except BrokenError:
-            raise
-        except Exception as error:
-            raise broken(f"rows {start}..{stop - 1} of {self._place}", error) from error
         return block
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
@@ -105,27 +102,19 @@ class CSCRows:
     def _rows(self) -> csr_array:
         with self._lock:
             if self._turned is None:
-                try:
+                with _sound(self._place):
                     parts = (self._data[:], self._indices[:], self._indptr)
                     shape = (self._n, len(self._indptr) - 1)
                     self._turned = _canonical(csc_array, parts, shape).tocsr()
-                except BrokenError:
-                    raise
-                except Exception as error:
-                    raise broken(self._place, error) from error
             return self._turned
 
     def sparsity(self) -> Sparsity:
         """Where the entries lie, row by row: reads the row numbers of all entries."""
         counts = np.zeros(self._n, np.int64)
         for a in range(0, int(self._indptr[-1]), COUNTED_AT_ONCE):
-            try:
+            with _sound(self._place):
                 rows = np.asarray(self._indices[a : a + COUNTED_AT_ONCE])
                 counts += np.bincount(rows, minlength=self._n)
-            except BrokenError:
-                raise
-            except Exception as error:
-                raise broken(self._place, error) from error
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         return _sparsity(self._data, self._indices, indptr)
 
@@ -162,6 +151,17 @@ def _canonical(
 def _sparsity(data: Stored, indices: Stored, indptr: NDArray[np.int64]) -> Sparsity:
     entry = data.dtype.itemsize + indices.dtype.itemsize
     return Sparsity(indptr, entry, max(data.chunks[0], indices.chunks[0], 1))
+
+
+@contextlib.contextmanager
+def _sound(what: str) -> Iterator[None]:
+    """Say of whatever fails inside that ``what`` cannot be read."""
+    try:
+        yield
+    except BrokenError:
+        raise
+    except Exception as error:
+        raise broken(what, error) from error
 
 
 def broken(what: str, error: Exception) -> BrokenError:

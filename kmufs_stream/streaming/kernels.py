@@ -94,9 +94,7 @@ class Moments:
         """
         rows = len(x)
         low, high = scaling.range_of_unsure(x)
-        self.low = np.fmin(self.low, low) if self.count else low
-        self.high = np.fmax(self.high, high) if self.count else high
-        self.count += rows
+        self.see(rows, low, high)
         if not self.valid:
             self._count(x)
             return None
@@ -117,6 +115,12 @@ class Moments:
             made, total, _ = _attempt(scaling, x, "float64", product, gaps)
         self.total += total
         return made
+
+    def see(self, rows: int, low: NDArray[Any], high: NDArray[Any]) -> None:
+        """Count some rows, within which the unsure features have these ranges."""
+        self.low = np.fmin(self.low, low) if self.count else low
+        self.high = np.fmax(self.high, high) if self.count else high
+        self.count += rows
 
     def _count(self, x: NDArray[Any]) -> bool:
         """Count what is missing and infinite in a block; returns whether anything is missing."""
@@ -186,6 +190,19 @@ class GramState:
     scatter: NDArray[np.float64]
     gaps: Gaps | None = None
 
+    def note(
+        self, where: NDArray[np.integer[Any]], values: NDArray[Any], counts: NDArray[Any]
+    ) -> None:
+        """Add the V^T b and V^T V of a block, of the features ``where`` that have gaps in it."""
+        if self.gaps is None:
+            self.gaps = Gaps(np.zeros_like(self.scatter), np.zeros_like(self.scatter))
+        self.gaps.values[where] += values
+        self.gaps.counts[np.ix_(where, where)] += counts
+
+    def merged(self, other: GramState) -> GramState:
+        gaps = other.gaps if self.gaps is None else self.gaps.merged(other.gaps)
+        return GramState(self.moments.merged(other.moments), self.scatter + other.scatter, gaps)
+
 
 @dataclass(frozen=True)
 class Gram:
@@ -216,16 +233,11 @@ class Gram:
         scatter, noted = made
         state.scatter += scatter
         if noted is not None:
-            if state.gaps is None:
-                state.gaps = Gaps(np.zeros_like(state.scatter), np.zeros_like(state.scatter))
-            where, of_values, counts = noted
-            state.gaps.values[where] += of_values
-            state.gaps.counts[np.ix_(where, where)] += counts
+            state.note(*noted)
         return state
 
     def merge(self, a: GramState, b: GramState) -> GramState:
-        gaps = b.gaps if a.gaps is None else a.gaps.merged(b.gaps)
-        return GramState(a.moments.merged(b.moments), a.scatter + b.scatter, gaps)
+        return a.merged(b)
 
 
 Noted = tuple[NDArray[np.int64], Floats, Floats]

@@ -35,6 +35,13 @@ class StartState:
     squares: Float
     product: Float
 
+    def merged(self, other: StartState) -> StartState:
+        return StartState(
+            self.moments.merged(other.moments),
+            self.squares + other.squares,
+            self.product + other.product,
+        )
+
 
 @dataclass(frozen=True)
 class StartProduct:
@@ -71,7 +78,7 @@ class StartProduct:
         return (squares, (vectors @ rows.T) @ rows), squares
 
     def merge(self, a: StartState, b: StartState) -> StartState:
-        return StartState(a.moments.merged(b.moments), a.squares + b.squares, a.product + b.product)
+        return a.merged(b)
 
 
 @dataclass
@@ -86,6 +93,9 @@ class ProductState:
 
     product: Float
     total: Float
+
+    def merged(self, other: ProductState) -> ProductState:
+        return ProductState(self.product + other.product, self.total + other.total)
 
 
 @dataclass(frozen=True)
@@ -127,4 +137,4 @@ class Product:
         return state
 
     def merge(self, a: ProductState, b: ProductState) -> ProductState:
-        return ProductState(a.product + b.product, a.total + b.total)
+        return a.merged(b)

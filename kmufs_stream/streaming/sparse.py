@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.streaming.kernels import Gaps, GramState, Kernel, Moments, State
+from kmufs_stream.streaming.kernels import GramState, Kernel, Moments, State
 from kmufs_stream.streaming.products import ProductState, StartState
 from kmufs_stream.streaming.scaling import Scaling, power_of_two
 
@@ -84,10 +84,7 @@ def _scaled(moments: Moments, scaling: Scaling, x: csr_array) -> Any:
     Returns None once a value was infinite: from then on there are only counts.
     """
     rows, p = x.shape
-    low, high = ranges(x, scaling.unsure)
-    moments.low = np.fmin(moments.low, low) if moments.count else low
-    moments.high = np.fmax(moments.high, high) if moments.count else high
-    moments.count += rows
+    moments.see(rows, *ranges(x, scaling.unsure))
     missing, infinite = np.isnan(x.data), np.isinf(x.data)
     moments.missing += np.bincount(x.indices[missing], minlength=p)
     moments.infinite += np.bincount(x.indices[infinite], minlength=p)
@@ -132,8 +129,7 @@ class SparseGram:
         return state
 
     def merge(self, a: GramState, b: GramState) -> GramState:
-        gaps = b.gaps if a.gaps is None else a.gaps.merged(b.gaps)
-        return GramState(a.moments.merged(b.moments), a.scatter + b.scatter, gaps)
+        return a.merged(b)
 
 
 def _note_gaps(state: GramState, values: csr_array, rows: csr_array) -> None:
@@ -141,14 +137,11 @@ def _note_gaps(state: GramState, values: csr_array, rows: csr_array) -> None:
     there = np.flatnonzero(np.isnan(values.data))
     if not len(there):
         return
-    if state.gaps is None:
-        state.gaps = Gaps(np.zeros_like(state.scatter), np.zeros_like(state.scatter))
     row = np.searchsorted(values.indptr, there, side="right") - 1
     where, column = np.unique(values.indices[there], return_inverse=True)
     shape = (len(where), values.shape[0])
     missing = csr_array((np.ones(len(there)), (column, row)), shape=shape)
-    state.gaps.values[where] += (missing @ rows).toarray()
-    state.gaps.counts[np.ix_(where, where)] += (missing @ missing.T).toarray()
+    state.note(where, (missing @ rows).toarray(), (missing @ missing.T).toarray())
 
 
 @dataclass(frozen=True)
@@ -173,7 +166,7 @@ class SparseStartProduct:
         return state
 
     def merge(self, a: StartState, b: StartState) -> StartState:
-        return StartState(a.moments.merged(b.moments), a.squares + b.squares, a.product + b.product)
+        return a.merged(b)
 
 
 @dataclass(frozen=True)
@@ -205,7 +198,7 @@ class SparseProduct:
         return state
 
     def merge(self, a: ProductState, b: ProductState) -> ProductState:
-        return ProductState(a.product + b.product, a.total + b.total)
+        return a.merged(b)
 
 
 @dataclass(frozen=True)
