@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import zarr
-
 from kmufs_stream.errors import KmufsError, RequestError
 from kmufs_stream.formats.csv import open_csv
 from kmufs_stream.formats.hdf5 import open_hdf5, open_mat
@@ -19,13 +17,11 @@ from kmufs_stream.formats.mtx import write_mtx
 from kmufs_stream.formats.netcdf import write_netcdf
 from kmufs_stream.formats.npy import open_npy
 from kmufs_stream.formats.parquet import open_parquet
-from kmufs_stream.output import check_output, new_store
+from kmufs_stream.output import check_output, new_zarr
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources.convertible import INSIDE, SUFFIXES, kind_of
 from kmufs_stream.streaming.memory import peak_memory
-from kmufs_stream.subset import ALL_CHUNKS
 from kmufs_stream.version import __version__
-from kmufs_stream.zarr_io import written_quietly
 
 INDEXED = {"csv": open_csv, "parquet": open_parquet}
 ARRAYS = {"npy": open_npy, "hdf5": open_hdf5, "mat": open_mat}
@@ -106,18 +102,13 @@ def convert(
             "Leave out --index-column; it is for .csv and .parquet.",
         )
     check_output(target, [Path(path)], overwrite=overwrite)
-    with (
-        new_store(target, overwrite=overwrite) as folder,
-        written_quietly(),
-        zarr.config.set(ALL_CHUNKS),
-    ):
+    with new_zarr(target, overwrite=overwrite) as folder:
         if kind == "netcdf":
             sizes = write_netcdf(folder, path, inside, progress)
         elif kind == "mtx":
             sizes = _tenx(folder, path, progress)
         else:
             sizes = write_blocks(folder, _open(kind, path, inside, index_column), progress)
-        zarr.consolidate_metadata(folder)
     return Conversion(target, kind, sizes, time.perf_counter() - began)
 
 

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import zarr
 
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.sources.hdf5 import is_hdf5
+from kmufs_stream.zarr_io import is_zarr, written_quietly
 
-ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+# A chunk of nothing but fill values is written like any other: what is not there, is lost.
+ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
 def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
@@ -49,7 +52,7 @@ def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
             "Create it, or choose another --out.",
         )
     if out.exists():
-        if not any((out / mark).exists() for mark in ZARR_MARKS) and not is_hdf5(out):
+        if not is_zarr(out) and not is_hdf5(out):
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
@@ -75,6 +78,18 @@ def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
     with new_output(out, overwrite=overwrite) as partial:
         partial.mkdir()
         yield partial
+
+
+@contextlib.contextmanager
+def new_zarr(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A new store with all its chunks, whose metadata are consolidated when the block ends."""
+    with (
+        new_store(out, overwrite=overwrite) as folder,
+        written_quietly(),
+        zarr.config.set(ALL_CHUNKS),
+    ):
+        yield folder
+        zarr.consolidate_metadata(folder)
 
 
 @contextlib.contextmanager

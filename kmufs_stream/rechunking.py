@@ -18,15 +18,14 @@ import zarr
 from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
-from kmufs_stream.output import check_output, new_store
+from kmufs_stream.output import check_output, new_zarr
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
 from kmufs_stream.streaming.plan import BASELINE, MB, parse_memory
 from kmufs_stream.streaming.table import DECODED_AT_ONCE
-from kmufs_stream.subset import ALL_CHUNKS, copy_coordinates, storable
+from kmufs_stream.subset import copy_coordinates, storable
 from kmufs_stream.version import __version__
-from kmufs_stream.zarr_io import written_quietly
 
 CHUNK_BYTES = 8 * MB
 TILE_BYTES = 128 * MB  # more at a time gains nothing, but where a source chunk asks for it
@@ -119,17 +118,12 @@ def rechunk(
     template = da.zeros(matrix.shape, dtype=matrix.stored_dtype, chunks=-1)
     root = storable(matrix.frame, matrix)
     root = root.assign({matrix.name: xr.Variable(dims, template, matrix.attrs)})
-    with (
-        new_store(target, overwrite=overwrite) as folder,
-        written_quietly(),
-        zarr.config.set(ALL_CHUNKS),
-    ):
+    with new_zarr(target, overwrite=overwrite) as folder:
         form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
         encoding = {matrix.name: {"chunks": chunks}}
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
         copy_coordinates(root, folder)
         _copy(matrix, zarr.open_array(folder, path=matrix.name), tiling, progress)
-        zarr.consolidate_metadata(folder)
         check_unchanged(matrix, pieces)
     return Rechunking(
         output=target,

@@ -17,20 +17,17 @@ from dask.delayed import delayed
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError
-from kmufs_stream.output import new_store
+from kmufs_stream.output import new_zarr
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import Rows
 from kmufs_stream.streaming.cluster import active_client
 from kmufs_stream.streaming.passes import StoppedError, run_each
 from kmufs_stream.streaming.plan import Plan
-from kmufs_stream.zarr_io import written_quietly
 
 GROUPS = ("all_features", "diagnostics")
 OURS = ("feature_index", "score", "rank", *GROUPS)
 COORDINATE_ROWS = 2**20  # of a sample coordinate copied at a time
-# A chunk of nothing but fill values is written like any other: what is not there, is lost.
-ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
 def subset_frame(
@@ -136,18 +133,13 @@ def write_result(
         root = root.assign({name: xr.Variable(dims, template, matrix.attrs)})
         encoding = {name: {"chunks": chunk}}
     form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
-    with (
-        new_store(out, overwrite=overwrite) as folder,
-        written_quietly(),
-        zarr.config.set(ALL_CHUNKS),
-    ):
+    with new_zarr(out, overwrite=overwrite) as folder:
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
         copy_coordinates(root, folder)
         if samples:
             _copy_columns(matrix, selected, zarr.open_array(folder, path=name), plan, progress)
         for group, content in groups.items():
             content.to_zarr(folder, group=group, mode="w", **form)
-        zarr.consolidate_metadata(folder)
         verify()
 
 

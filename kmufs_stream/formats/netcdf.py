@@ -7,11 +7,9 @@ from pathlib import Path
 import dask
 import numpy as np
 import xarray as xr
-import zarr
 
 from kmufs_stream.formats.incoming import CHUNK_BYTES, needs, unreadable
 from kmufs_stream.progress import Progress
-from kmufs_stream.subset import ALL_CHUNKS
 
 
 def write_netcdf(folder: Path, path: str, inside: str, progress: Progress) -> dict[str, int]:
@@ -33,7 +31,7 @@ def write_netcdf(folder: Path, path: str, inside: str, progress: Progress) -> di
         progress.start("converting", 0)
         blocks = {name: _blocks(variable) for name, variable in stored.variables.items()}
         lazy = stored.drop_encoding().assign({name: blocks[name] for name in stored.data_vars})
-        with dask.config.set(scheduler="synchronous"), zarr.config.set(ALL_CHUNKS):
+        with dask.config.set(scheduler="synchronous"):
             lazy.to_zarr(folder, mode="w", zarr_format=3, consolidated=False)
         return {str(dim): size for dim, size in stored.sizes.items()}
 

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 from kmufs_stream.errors import RequestError
+from kmufs_stream.zarr_io import is_zarr
 
 INSIDE = "::"  # parts a file from the path of what is meant inside it
-MARKS = ("zarr.json", ".zgroup", ".zarray")
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -29,7 +29,7 @@ def kind_of(path: str) -> str | None:
     """The format of a convertible file or folder by its name, None for anything else."""
     place = Path(path.partition(INSIDE)[0])
     if place.is_dir():
-        if any((place / mark).exists() for mark in MARKS):
+        if is_zarr(place):
             return None
         if any(place.glob("matrix.mtx*")):
             return "mtx"

@@ -26,6 +26,7 @@ from kmufs_stream.sources.stacking import Names, arrange, named, stack_frame, st
 from kmufs_stream.sources.stored import Inventory, StoredRows, packing, place
 from kmufs_stream.sources.sturdy import RETRIES, sturdy
 from kmufs_stream.sources.variables import side_by_side
+from kmufs_stream.zarr_io import is_zarr
 
 # CF attributes that name variables which describe others.
 DESCRIBING = ("ancillary_variables", "bounds", "coordinates", "grid_mapping")
@@ -127,7 +128,7 @@ def open_array(
 
 def _stands_in_dataset(array: zarr.Array[Any], path: str) -> bool:
     """Whether the path leads into a store that xarray wrote: its coordinates stand beside it."""
-    return dimension_names(array, []) is not None and _is_zarr(str(Path(path).resolve().parent))
+    return dimension_names(array, []) is not None and is_zarr(Path(path).resolve().parent)
 
 
 def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
@@ -145,7 +146,7 @@ def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
             "makes one of other formats.",
         ) from None
     except FileNotFoundError:
-        if group and (_is_zarr(path) or Path(path).is_file()):
+        if group and (is_zarr(Path(path)) or Path(path).is_file()):
             raise RequestError(
                 "unknown_group",
                 f"{path} has no group {group!r}.",
@@ -166,10 +167,6 @@ def _bad_metadata(where: str, error: Exception) -> RequestError:
         f"The Zarr metadata of {where} cannot be read: {type(error).__name__}: {error}",
         "The metadata is damaged or of an unknown kind; write the store again.",
     )
-
-
-def _is_zarr(path: str) -> bool:
-    return any((Path(path) / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
 
 
 def _groups(path: str) -> list[str]:
