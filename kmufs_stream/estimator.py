@@ -199,11 +199,11 @@ def _dense_blocks(X: Any) -> da.Array:
     rows = max(DENSE_BYTES // (p * X.dtype.itemsize), 1)
     cuts = [min(rows, n - a) for a in range(0, n, rows)]
 
-    def dense(block_info: Any) -> NDArray[Any]:
+    def block(block_info: Any) -> NDArray[Any]:
         (first, last), _ = block_info[None]["array-location"]
-        block: NDArray[Any] = X[first:last].toarray()
-        return block
+        values: NDArray[Any] = X[first:last].toarray()
+        return values
 
     return da.map_blocks(  # type: ignore[no-any-return, no-untyped-call]
-        dense, chunks=(tuple(cuts), (p,)), dtype=X.dtype, meta=np.empty((0, 0))
+        block, chunks=(tuple(cuts), (p,)), dtype=X.dtype, meta=np.empty((0, 0))
     )

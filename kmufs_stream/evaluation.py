@@ -32,7 +32,7 @@ from kmufs_stream.stored import open_selection
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
 from kmufs_stream.streaming.lloyd import Clusters, Standard
 from kmufs_stream.streaming.memory import peak_memory
-from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.plan import Demand, Plan, make_plan
 from kmufs_stream.streaming.scaling import Scaling, read_probe
 from kmufs_stream.version import __version__
@@ -261,13 +261,8 @@ class _Reader:
         self.plan: Plan = make_plan(table_of(matrix), costs, Demand(memory=memory, threads=threads))
 
     def __call__(self, kernel: Kernel[State], stage: str) -> State:
-        self.progress.start(stage, self.matrix.shape[0])
-        return run_pass(
-            kernel,
-            self.matrix.rows,
-            self.plan.partitions,
-            threads=self.plan.threads,
-            progress=self.progress.advance,
+        return run_planned(
+            kernel, rows=self.matrix.rows, plan=self.plan, stage=stage, progress=self.progress
         )
 
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.solvers.clustering import MAX_ITERATIONS, TOL, fit_kmeans
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import dense
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.lloyd import SLAB_ROWS, Lloyd, Standard
-from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.plan import Cost, Costs, Plan
 from kmufs_stream.streaming.sample import TakeRows, sample_index, sample_size, stack
 
 Float = NDArray[np.float64]
 
 IN_MEMORY_BYTES = 256_000_000  # standardised tables up to here are clustered by scikit-learn
-MAX_ITERATIONS = 300
-TOL = 1e-4  # total squared movement of the centres, in variances, that ends a start
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ def _in_memory(
             table[a:b] = standard.rows(dense(matrix.rows.read(a, b)))
             progress.advance(b - a)
     progress.start("clustering", 0)
-    fitted = _fit(table, k, starts, seed)
+    fitted = fit_kmeans(table, k, starts=starts, seed=seed, copy=False)
     return Clustering(
         np.asarray(fitted.cluster_centers_, dtype=np.float64),
         float(fitted.inertia_),
@@ -127,17 +124,6 @@ def _in_memory(
         int(fitted.n_iter_),
         bool(fitted.n_iter_ < MAX_ITERATIONS),
     )
-
-
-def _fit(table: Float, k: int, starts: int, seed: int) -> Any:
-    """scikit-learn's K-means. One thread: with several, its sums depend on who comes first."""
-    from sklearn.cluster import KMeans
-
-    with blas.one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fewer distinct rows than clusters
-        return KMeans(
-            k, n_init=starts, max_iter=MAX_ITERATIONS, tol=TOL, random_state=seed, copy_x=False
-        ).fit(table)
 
 
 def _streaming(
@@ -152,12 +138,7 @@ def _streaming(
     n, p = matrix.shape
     rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
 
-    def read(kernel: Any, stage: str) -> Any:
-        progress.start(stage, n)
-        return run_pass(
-            kernel, rows, plan.partitions, threads=plan.threads, progress=progress.advance
-        )
-
+    read = partial(run_planned, rows=rows, plan=plan, progress=progress)
     index = sample_index(n, sample_size(n, 8 * p))
     if len(index) < k:
         raise RequestError(
@@ -165,16 +146,17 @@ def _streaming(
             f"k is {k}, but a sample of {len(index)} rows is all that a start holds.",
             f"Give --k {len(index)} or less.",
         )
-    sample = standard.rows(stack(read(TakeRows(index), "sample")))
+    sample = standard.rows(stack(read(TakeRows(index), stage="sample")))
     progress.start("clustering", 0)
-    # Each start by itself, so that all of them are taken up; copy_x=False leaves rounding only.
-    centres = np.array([_fit(sample, k, 1, seed + i).cluster_centers_ for i in range(starts)])
+    # Each start by itself, so that all of them are taken up.
+    fits = (fit_kmeans(sample, k, starts=1, seed=seed + i, copy=False) for i in range(starts))
+    centres = np.array([fitted.cluster_centers_ for fitted in fits])
     del sample
     cost = np.full(starts, np.inf)
     iterations = np.zeros(starts, np.int64)
     moving = np.arange(starts)
     for step in range(1, MAX_ITERATIONS + 1):
-        state = read(Lloyd(standard, centres[moving]), f"K-means step {step}")
+        state = read(Lloyd(standard, centres[moving]), stage=f"K-means step {step}")
         cost[moving], iterations[moving] = state.cost, step
         counts = state.counts[:, :, None]
         # A cluster that has lost all its rows stays where it is.

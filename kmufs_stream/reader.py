@@ -18,7 +18,7 @@ from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client
 from kmufs_stream.streaming.kernels import Kernel, Moments, State
-from kmufs_stream.streaming.passes import run_pass
+from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
 from kmufs_stream.streaming.scaling import Scaling
@@ -112,7 +112,6 @@ class Reader:
 
     def _read(self, kernel: Kernel[State]) -> State:
         self.passes += 1
-        self.progress.start(f"read {self.passes}", self.matrix.shape[0])
         if self.passes > 1:
             return self._run(kernel)
         state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
@@ -120,12 +119,12 @@ class Reader:
 
     def _run(self, kernel: Kernel[State]) -> State:
         kept = self.checkpoint
-        return run_pass(
+        return run_planned(
             kernel,
-            self.rows,
-            self.plan.partitions,
-            threads=self.plan.threads,
+            rows=self.rows,
+            plan=self.plan,
+            stage=f"read {self.passes}",
             client=self.client,
             saved=None if kept is None else kept.of_pass(self.passes, kernel),
-            progress=self.progress.advance,
+            progress=self.progress,
         )

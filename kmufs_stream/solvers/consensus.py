@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from kmufs_stream import blas
+from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.scores import Float
 from kmufs_stream.solvers.solution import Solution
@@ -162,19 +161,11 @@ def ensemble(components: Float, sample: Blocks, k: int) -> Votes:
 
 def _memberships(scores: Float, k: int) -> csr_array:
     """One row per cluster of all runs, one column per sample: 1 where it is a member."""
-    from sklearn.cluster import KMeans  # nearly a second, of all solvers for this one alone
-    from sklearn.exceptions import ConvergenceWarning
-
     m = len(scores)
     labels: list[npt.NDArray[np.int64]] = []
     clusters = 0
     for seed, count in enumerate(cluster_counts(k)):
-        means = KMeans(min(count, m), n_init=1, random_state=seed)
-        # One thread: of several, whoever comes first adds to a cluster's sum first.
-        with blas.one_thread(), warnings.catch_warnings():
-            # Equal rows leave fewer clusters than were asked for, which is as it should be.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            means.fit(scores[:, :count])
+        means = fit_kmeans(scores[:, :count], min(count, m), starts=1, seed=seed)
         kept, found = np.unique(means.labels_, return_inverse=True)
         labels.append(found + clusters)
         clusters += len(kept)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from kmufs_stream.progress import Progress
 from kmufs_stream.sources.matrix import Rows
 from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
 from kmufs_stream.streaming.kernels import Kernel, State
+from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.streaming.workers import Workers, open_workers
 
@@ -47,6 +49,29 @@ def run_pass(
     """
     with open_workers(threads, client) as workers:
         return _Pass(kernel, rows, partitions, workers, saved, progress).run()
+
+
+def run_planned(
+    kernel: Kernel[State],
+    *,
+    rows: Rows,
+    plan: Plan,
+    stage: str,
+    progress: Progress,
+    client: distributed.Client | None = None,
+    saved: SavedPass | None = None,
+) -> State:
+    """:func:`run_pass` in the partitions and on the threads of a plan, shown as ``stage``."""
+    progress.start(stage, plan.table.shape[0])
+    return run_pass(
+        kernel,
+        rows,
+        plan.partitions,
+        threads=plan.threads,
+        client=client,
+        saved=saved,
+        progress=progress.advance,
+    )
 
 
 class _Task(NamedTuple):

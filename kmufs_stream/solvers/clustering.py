@@ -1,0 +1,36 @@
+"""scikit-learn's K-means, the same bit for bit whatever the number of threads."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from kmufs_stream import blas
+from kmufs_stream.solvers.scores import Float
+
+MAX_ITERATIONS = 300
+TOL = 1e-4
+"""Total squared movement of the centres, in mean variances of the columns, that ends a start."""
+
+
+def fit_kmeans(rows: Float, k: int, *, starts: int, seed: int, copy: bool = True) -> Any:
+    """A fitted ``sklearn.cluster.KMeans`` with k clusters, the best of several starts.
+
+    Parameters
+    ----------
+    rows : float64 array, shape (m, p), m >= k
+    copy : leave ``rows`` as they are; else rounding may change them.
+
+    Fewer distinct rows than clusters leave fewer clusters, without a warning. O(m p k) an
+    iteration.
+    """
+    from sklearn.cluster import KMeans  # nearly a second, for those who cluster alone
+    from sklearn.exceptions import ConvergenceWarning
+
+    means = KMeans(
+        k, n_init=starts, max_iter=MAX_ITERATIONS, tol=TOL, random_state=seed, copy_x=copy
+    )
+    # One thread: of several, whoever comes first adds to a cluster's sum first.
+    with blas.one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return means.fit(rows)
