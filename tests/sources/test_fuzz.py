@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 import zarr
 from helpers import planted, write_bare
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 DTYPES = ["bool", "i1", "u2", "i4", "u8", "f2", "f4", "f8", ">i2", ">f8"]
@@ -50,6 +50,21 @@ def stores(draw: Any) -> dict[str, Any]:
 
 @settings(deadline=None, max_examples=120)
 @given(store=stores())
+@example(  # the second and third eigenvalues are equal
+    store={
+        "shape": (8, 3),
+        "zarr_format": 2,
+        "chunks": (1, 1),
+        "shards": None,
+        "order": "C",
+        "compressors": None,
+        "dtype": "bool",
+        "fill_value": 0,
+        "labels": "none",
+        "gaps": False,
+        "seed": 45,
+    }
+)
 def test_any_store_is_read_as_it_was_written(store: dict[str, Any]) -> None:
     (n, p), dtype = store["shape"], store["dtype"]
     values = np.clip(np.rint(planted(n, p, seed=store["seed"]) * 9 + 50), 0, 120)
