@@ -29,7 +29,7 @@ from kmufs_stream.factor import (
 )
 from kmufs_stream.screening import ALL_MISSING, CONSTANT, Standardised, Standardiser
 from kmufs_stream.streaming.kernels import Kernel, Moments, State
-from kmufs_stream.streaming.products import Product, StartProduct, StartState
+from kmufs_stream.streaming.products import Far, Product, StartProduct, StartState
 from kmufs_stream.streaming.scaling import Floats, Precision, Scaling
 from kmufs_stream.streaming.sparse import SparseProduct, SparseStartProduct
 
@@ -40,6 +40,7 @@ ROUNDING = 8.0  # in units of eps * lambda_1: what a product makes of a vector t
 MEAN_REACH = {"float32": 16.0, "float64": 2.0**20}  # |mean| / std that costs few enough digits
 LARGE_ENTRY = 2.5  # of a vector not seen yet, in root mean squares of its feature's entries
 CONTINUED = 8  # blocks that an estimate looks ahead
+FAR_SHARE = 1 / 8  # of the features at most: shifting more costs as much as shifting all
 RANGE_REACH = 2.0**40  # values and spreads up to here are far from overflow, down from underflow
 
 
@@ -143,8 +144,8 @@ def lanczos(
         u = len(features.usable)
         drawn = rng.standard_normal((u, min(width, u)))
         vectors = np.asarray(np.linalg.qr(drawn)[0], np.float64)
-        images = _images(run, vectors, features, scaling, precision, sparse)
-    shifted = None if not sparse and _plain(features, precision) else scaling
+        images = _images(run, vectors, features, scaling, precision, None, sparse=sparse)
+    far = None if sparse else _far(features, precision)
     del state, start
 
     max_passes = max(max_passes, reads)
@@ -163,7 +164,7 @@ def lanczos(
         settled = complete or (change < tol and error < tol)
         if settled or passes == max_passes:
             break
-        images = _images(run, space.newest, features, shifted, precision, sparse)
+        images = _images(run, space.newest, features, scaling, precision, far, sparse=sparse)
     return Leading(
         features=features,
         components=orient_columns(ritz.vectors),
@@ -213,40 +214,51 @@ def _covers(features: Standardised, moments: Moments) -> bool:
     return without and not moments.missing[features.usable].any()
 
 
-def _plain(features: Standardised, precision: Precision) -> bool:
-    """Whether products may take the values as they are, neither shifted nor scaled."""
+def _far(features: Standardised, precision: Precision) -> NDArray[np.int64] | None:
+    """Usable features that products cannot take as they are, if few; None: shift and scale all."""
     if features.missing.any():
-        return False
+        return None
     reach = np.abs(features.mean) + features.std * np.sqrt(features.samples)
     mean, std = np.abs(features.mean[features.usable]), features.std[features.usable]
-    near = bool((mean <= MEAN_REACH[precision] * std).all())
     # No value lies further from 0 than its feature's reach.
-    return near and float(reach.max()) <= RANGE_REACH and float(std.min()) >= 1 / RANGE_REACH
+    if float(reach.max()) > RANGE_REACH or float(std.min()) < 1 / RANGE_REACH:
+        return None
+    far = features.usable[mean > MEAN_REACH[precision] * std]
+    return far if len(far) <= FAR_SHARE * len(features.mean) else None
 
 
 def _images(
     run: Run,
     vectors: Float,
     features: Standardised,
-    scaling: Scaling | None,
+    scaling: Scaling,
     precision: Precision,
+    far: NDArray[np.int64] | None,
+    *,
     sparse: bool,
 ) -> Float:
-    """C times a block of vectors, (u, b): one read."""
+    """C times a block of vectors, (u, b): one read; only ``far`` is scaled, or all for None."""
     usable, n = features.usable, features.samples
-    mean, std = features.mean, features.std[features.usable]
-    if scaling is not None:
-        mean, std = (mean - scaling.shift) / scaling.scale, std / scaling.scale[usable]
-    block = np.zeros((vectors.shape[1], len(mean)), precision)
+    scaled = slice(None) if far is None else far
+    mean, std = features.mean.copy(), features.std.copy()
+    mean[scaled] -= scaling.shift[scaled]
+    mean[scaled] /= scaling.scale[scaled]
+    std[scaled] /= scaling.scale[scaled]
+    mean, std = mean[usable], std[usable]
+    block = np.zeros((vectors.shape[1], len(features.mean)), precision)
     block[:, usable] = (vectors / std[:, None]).T
     # From the rounded block: what is subtracted is then the mean of what is projected.
-    centre = block[:, usable].astype(np.float64) @ mean[usable]
+    centre = block[:, usable].astype(np.float64) @ mean
     gaps = bool(features.missing.any())
-    if sparse and scaling is not None:
+    if sparse:
         fill = np.nan_to_num(features.mean) if gaps else None
         state = run(SparseProduct(block, centre, scaling, fill))
+    elif far is None:
+        state = run(Product(block, centre, scaling, gaps=gaps))
     else:
-        state = run(Product(block, centre, scaling, gaps))
+        apart = Far(far, block[:, far], scaling.of(far))
+        block[:, far] = 0
+        state = run(Product(block, centre, None, apart if len(far) else None))
     if not np.isfinite(state.product).all():
         raise BrokenError(
             "changed",
@@ -254,7 +266,7 @@ def _images(
             "Something writes to the data; run again once it has ended.",
         )
     images = state.product[:, usable].T
-    images -= np.outer(mean[usable], state.total)
+    images -= np.outer(mean, state.total)
     images /= n * std[:, None]
     return np.asfortranarray(images)
 

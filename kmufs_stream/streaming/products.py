@@ -99,15 +99,32 @@ class ProductState:
 
 
 @dataclass(frozen=True)
+class Far:
+    """Features that are shifted and scaled while the others are taken as they are.
+
+    Attributes
+    ----------
+    features : (f,) their indices.
+    vectors : (b, f) the block of vectors at these features.
+    scaling : of these features alone.
+    """
+
+    features: NDArray[np.int64]
+    vectors: Floats
+    scaling: Scaling
+
+
+@dataclass(frozen=True)
 class Product:
     """(X G^T - 1 c^T)^T X over all rows, each block used twice while it is in memory.
 
     Parameters
     ----------
-    vectors : (b, p) the block G, in the precision of the products.
+    vectors : (b, p) the block G, in the precision of the products; 0 at features that are far.
     centre : (b,) the projections c = G mean, which keep the sums small.
     scaling : shifts and scales each block first; None takes the values as they are, which saves
-        a pass over the block where no feature's mean is large beside its spread.
+        a pass over the block.
+    far : the few features that cannot be taken as they are where the others can.
     gaps : values may be missing, as an earlier read has found; they count as the shift.
 
     O(rows p b) per block; the state takes 8 (p + 1) b bytes. All other values must be finite, as
@@ -117,6 +134,7 @@ class Product:
     vectors: Floats
     centre: Float
     scaling: Scaling | None
+    far: Far | None = None
     gaps: bool = False
 
     def init(self) -> ProductState:
@@ -124,15 +142,21 @@ class Product:
         return ProductState(np.zeros((b, p)), np.zeros(b))
 
     def update(self, state: ProductState, values: NDArray[Any], start: int) -> ProductState:
-        dtype = self.vectors.dtype
+        dtype, far = self.vectors.dtype, self.far
+        precision: Precision = "float32" if dtype == np.float32 else "float64"
         if self.scaling is None:
             rows = values.astype(dtype, copy=False)
         else:
-            precision: Precision = "float32" if dtype == np.float32 else "float64"
             rows = self.scaling.apply(values, precision, gaps=self.gaps)
         projected = self.vectors @ rows.T
         projected -= self.centre[:, None].astype(dtype)
-        state.product += projected @ rows
+        if far is not None:
+            shifted = far.scaling.apply(values[:, far.features], precision)
+            projected += far.vectors @ shifted.T
+        product = projected @ rows
+        if far is not None:
+            product[:, far.features] = projected @ shifted
+        state.product += product
         state.total += projected.sum(axis=1, dtype=np.float64)
         return state
 

@@ -85,6 +85,11 @@ class Scaling:
         shift = np.nan_to_num(mean).astype(self.precision).astype(np.float64)
         return replace(self, shift=shift)
 
+    def of(self, features: NDArray[np.int64]) -> Scaling:
+        """The scaling of some features alone, which the probe has shown to vary."""
+        none = np.empty(0, np.int64)
+        return replace(self, shift=self.shift[features], scale=self.scale[features], unsure=none)
+
     def apply(self, x: NDArray[Any], precision: Precision, *, gaps: bool = False) -> Floats:
         """One block, (rows, p), as b = (x - shift) / scale; with ``gaps``, 0 where x is missing."""
         rows, p = x.shape
