@@ -21,13 +21,8 @@ from reference import Reference, reference, top
 from kmufs_stream import blas
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Leading
-from kmufs_stream.routes.lanczos import (
-    Krylov,
-    contenders,
-    lanczos,
-    lanczos_bytes,
-    product_block_columns,
-)
+from kmufs_stream.routes.krylov import Krylov, contenders
+from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
 from kmufs_stream.screening import Standardised, standardise
 from kmufs_stream.solvers.scores import feature_scores
 from kmufs_stream.streaming.kernels import Kernel, State
