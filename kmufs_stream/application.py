@@ -52,7 +52,7 @@ class Application:
     predicted_peak: int
 
     def summary(self) -> dict[str, Any]:
-        """The same in plain JSON types; the keys are listed in the README."""
+        """The same in plain JSON types; the keys are listed in docs/output.md."""
         return {
             "output": str(self.output),
             "samples": self.samples,

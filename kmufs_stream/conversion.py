@@ -43,7 +43,7 @@ class Conversion:
     seconds: float
 
     def summary(self) -> dict[str, Any]:
-        """The same in plain JSON types; the keys are listed in the README."""
+        """The same in plain JSON types; the keys are listed in docs/output.md."""
         return {
             "output": str(self.output),
             "format": self.format,

@@ -100,7 +100,7 @@ class Evaluation:
         return f"<Evaluation: K-means with k = {self.k} on {len(self.selected)} features>"
 
     def summary(self) -> dict[str, Any]:
-        """The evaluation in plain JSON types; the keys are listed in the README."""
+        """The evaluation in plain JSON types; the keys are listed in docs/output.md."""
         agreement, full = self.agreement, self.full_cost
         return {
             "k": self.k,

@@ -102,7 +102,7 @@ class Selection:
         return xr.decode_cf(whole) if self.matrix.encoded else whole
 
     def summary(self) -> dict[str, Any]:
-        """The result in plain JSON types; the keys are listed in the README."""
+        """The result in plain JSON types; the keys are listed in docs/output.md."""
         solution, features = self.solution, self.factor.features
         return {
             "selected": self.selected.tolist(),

@@ -84,7 +84,7 @@ class Sweep:
         return pd.DataFrame(rows)
 
     def summary(self) -> dict[str, Any]:
-        """The sweep in plain JSON types; the keys are listed in the README."""
+        """The sweep in plain JSON types; the keys are listed in docs/output.md."""
         return {
             "trials": [{**vars(t), "selected": t.selected.tolist()} for t in self.trials],
             "suggested_k": vars(self.suggested_k).copy(),
