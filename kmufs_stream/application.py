@@ -20,6 +20,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.provenance import made_by
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.stored import read_selection
@@ -28,6 +29,8 @@ from kmufs_stream.streaming.plan import Cost, Demand, make_plan
 from kmufs_stream.subset import subset_frame, write_result
 from kmufs_stream.version import __version__
 
+FORMAT = "kmufs-application"
+FORMAT_VERSION = 1
 NAMED = 5  # of the features that are missing
 FREE = Cost(state=0, update=0, driver=0, finish=0, kept=0, reads=0)
 
@@ -75,6 +78,7 @@ def apply(
     overwrite: bool = False,
     memory: str | int | None = None,
     threads: int | None = None,
+    command: str | None = None,
     progress: Progress = SILENT,
 ) -> Application:
     """Write the features that a selection chose, from other data.
@@ -88,6 +92,7 @@ def apply(
     out : store to write: the columns in the order of ``result``, as they are stored in ``data``,
         with its coordinates, and ``score`` and ``rank`` of ``result``.
     memory, threads : see :func:`kmufs_stream.decompose`.
+    command : the command line that asks for this, to be kept in the result with the date.
 
     Raises
     ------
@@ -110,7 +115,11 @@ def apply(
         **{key: root.attrs[key] for key in ("k", "h", "solver")},
         "selection": source,
         "source": matrix.source,
+        "matched": matched,
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
         "version": __version__,
+        **made_by(command),
     }
     write_result(
         target,

@@ -173,6 +173,7 @@ def decompose(
     overwrite: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    command: str | None = None,
     progress: Progress = SILENT,
 ) -> Factor:
     """The factor of a samples x features table: every (k', h, solver), k' <= its rank, follows.
@@ -190,7 +191,8 @@ def decompose(
     threads : block tasks side by side; all cores by default.
     precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
         holds every value of the data's dtype.
-    out, overwrite : where to store the factor too; see :func:`kmufs_stream.save_factor`.
+    out, overwrite, command : where to store the factor too; see
+        :func:`kmufs_stream.save_factor`.
     checkpoint, resume : a folder that keeps what has been read until the run has ended; and
         whether to go on from what is in it. Long runs with an ``out`` keep it beside that, as
         ``<out>.checkpoint``.
@@ -217,7 +219,7 @@ def decompose(
         factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
         if target is not None:
             progress.start("writing", 0)
-            save_factor(factor, target, overwrite=overwrite)
+            save_factor(factor, target, overwrite=overwrite, command=command)
     return factor
 
 

@@ -15,6 +15,7 @@ import zarr
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor, RowSample
 from kmufs_stream.output import check_output, new_store
+from kmufs_stream.provenance import made_by
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly, written_quietly
@@ -23,8 +24,16 @@ FORMAT = "kmufs-factor"
 FORMAT_VERSION = 2
 
 
-def save_factor(factor: Factor, out: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save_factor(
+    factor: Factor,
+    out: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    command: str | None = None,
+) -> None:
     """Write a factor as a Zarr group at ``out``, whole or not at all.
+
+    ``command`` is the command line that asks for this, to be kept with the date.
 
     Raises RequestError if the place is taken (without ``overwrite``) or cannot be written to.
     """
@@ -58,6 +67,7 @@ def save_factor(factor: Factor, out: str | os.PathLike[str], *, overwrite: bool 
         "precision": factor.precision,
         "passes": factor.passes,
         "fingerprint": factor.fingerprint,
+        **made_by(command),
     }
     whole = xr.Dataset(variables, attrs=attrs)
     whole.attrs["checksum"] = _checksum(whole)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,21 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from kmufs_stream import blas
 from kmufs_stream.factor import Factor
 from kmufs_stream.solvers import Solution
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Plan
+from kmufs_stream.structure import correlation_of
 from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_frame
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly
 
 FORMAT = "kmufs-selection"
 FORMAT_VERSION = 1
+RELATED = 500  # of the selected features, the best, whose correlations are kept
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Selection:
         as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
     every_score : (u,) float64, a_i of all usable features.
     output, anndata_output : where the result was written, or None.
+    made : the command line that asked for it and when; empty from Python.
     """
 
     k: int
@@ -76,6 +80,7 @@ class Selection:
     output: Path | None
     anndata_output: Path | None
     seconds: Seconds
+    made: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (
@@ -179,6 +184,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
+        **result.made,
     }
 
 
@@ -249,4 +255,11 @@ def _diagnostics(result: Selection) -> xr.Dataset:
     }
     for name, values in result.solution.history.items():
         variables[name] = (iteration, values)
+    best = np.flatnonzero(result.ranks <= RELATED)
+    places = result.solution.selected[best]
+    with blas.cores_for(len(factor.sample.index) * len(best) ** 2):
+        related = correlation_of(factor, places)
+    related_dims = (free_dim("related", result.matrix), free_dim("related_too", result.matrix))
+    variables["correlation"] = (related_dims, related.astype(np.float32))
+    variables["related_index"] = (related_dims[0], result.selected[best])
     return xr.Dataset(variables)

@@ -30,6 +30,7 @@ from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.provenance import made_by
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
 from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import (
@@ -126,6 +127,7 @@ def select(
     precision: str = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    command: str | None = None,
     progress: Progress = SILENT,
 ) -> Selection:
     """Choose, without labels, the h features that best separate k clusters.
@@ -149,6 +151,7 @@ def select(
         are always chosen, in place of the lowest scores among what the solver chose.
     method, lanczos, screening, memory, threads, precision, checkpoint, resume : see
         :func:`kmufs_stream.decompose`; an active Dask client is used as there.
+    command : the command line that asks for this, to be kept in the result with the date.
 
     Raises
     ------
@@ -201,6 +204,7 @@ def select(
             lanczos=lanczos,
             screening=screening,
             checkpoint=kept,
+            command=command,
             began=began,
             progress=progress,
         )
@@ -223,6 +227,7 @@ def _select(
     lanczos: LanczosOptions,
     screening: Screening | None,
     checkpoint: Checkpoint | None,
+    command: str | None,
     began: float,
     progress: Progress,
 ) -> Selection:
@@ -289,6 +294,7 @@ def _select(
         output=target,
         anndata_output=annotated,
         seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
+        made=made_by(command),
     )
     if target is not None:
         write_result(

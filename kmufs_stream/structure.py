@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import SAMPLE_BLOCK, Factor
 
 Float = NDArray[np.float64]
 
@@ -94,6 +94,30 @@ def cluster_structure(factor: Factor, features: NDArray[np.int64]) -> ClusterStr
     )
 
 
+def correlation_of(factor: Factor, features: NDArray[np.int64]) -> Float:
+    """The (f, f) correlation matrix of some usable features.
+
+    From the row sample where the factor does not hold it: O(m f^2), some MB and the result; a
+    feature that is constant there correlates with no other.
+    """
+    if factor.correlation is not None:
+        return factor.correlation[np.ix_(features, features)]
+    usable, values = factor.features.usable[features], factor.sample.values
+    mean, std = factor.features.mean[usable], factor.features.std[usable]
+    squares = np.zeros((len(features), len(features)))
+    rows = max(SAMPLE_BLOCK // len(features), 1)
+    for start in range(0, len(values), rows):
+        block = (values[start : start + rows, usable].astype(np.float64) - mean) / std
+        block = np.nan_to_num(block, copy=False, nan=0.0)
+        squares += block.T @ block
+    scale = np.sqrt(squares.diagonal())
+    inverse = np.divide(1.0, scale, where=scale > 0, out=np.zeros(len(scale)))
+    squares *= inverse
+    squares *= inverse[:, None]
+    np.fill_diagonal(squares, 1.0)
+    return squares
+
+
 @dataclass(frozen=True)
 class KSuggestion:
     """How many clusters the spectrum speaks for: a suggestion, no more.
@@ -124,13 +148,18 @@ def suggest_k(factor: Factor) -> KSuggestion:
     factors in factor analysis" (1965).
     """
     values = factor.eigenvalues
-    edge = float((1 + np.sqrt(len(factor.components) / factor.features.samples)) ** 2)
+    edge = noise_edge(len(factor.components), factor.features.samples)
     above = int((values > edge).sum())
     # What comes after the last component that is known is at most as large as that.
     following = np.maximum(np.append(values[1:], values[-1]), np.finfo(float).tiny)
     gaps = values[:above] / following[:above]
     eigengap = int(np.argmax(gaps)) + 2 if above else None
     return KSuggestion(eigengap, above, edge, len(values))
+
+
+def noise_edge(usable: int, samples: int) -> float:
+    """The largest eigenvalue that the correlation matrix of independent features would have."""
+    return float((1 + np.sqrt(usable / samples)) ** 2)
 
 
 def knee(h: Sequence[int], explained: Sequence[float]) -> int | None:

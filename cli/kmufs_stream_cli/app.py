@@ -26,6 +26,7 @@ from kmufs_stream_cli.commands.rechunk import rechunk
 from kmufs_stream_cli.commands.select import select
 from kmufs_stream_cli.commands.sweep import sweep
 from kmufs_stream_cli.failure import explain, tell
+from kmufs_stream_cli.typed import remember
 
 NAME = "kmufs-stream"
 
@@ -92,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     share_one_heap()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
+    remember([NAME, *arguments])
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a label must not break a terminal that lacks a letter
             stream.reconfigure(errors="backslashreplace")

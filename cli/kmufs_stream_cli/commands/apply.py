@@ -9,6 +9,7 @@ import typer
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
 from kmufs_stream_cli.table import split
+from kmufs_stream_cli.typed import typed
 
 
 def apply(
@@ -60,6 +61,7 @@ def apply(
             overwrite=overwrite,
             memory=memory,
             threads=threads,
+            command=typed(),
             progress=progress,
         )
     if json:

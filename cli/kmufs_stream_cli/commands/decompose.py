@@ -10,6 +10,7 @@ import typer
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
 from kmufs_stream_cli.table import TableOptions, on_table
+from kmufs_stream_cli.typed import typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor, Matrix
@@ -72,6 +73,7 @@ def decompose(
             overwrite=overwrite,
             checkpoint=checkpoint,
             resume=resume,
+            command=typed(),
             progress=progress,
         )
     summary = _summary(factor, matrix, k, out, time.perf_counter() - began)

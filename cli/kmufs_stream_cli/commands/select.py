@@ -13,6 +13,7 @@ from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.plan import plan_facts
 from kmufs_stream_cli.progress import say, shown
 from kmufs_stream_cli.table import TableOptions, on_table
+from kmufs_stream_cli.typed import typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Selection
@@ -163,7 +164,7 @@ def run_select(
         for name, value in plan_facts(matrix, plan):
             say(f"{name}: {value}")
     with shown(verbose=verbose, json=json) as progress:
-        return run(matrix, k, h, out=out, progress=progress, **asked)
+        return run(matrix, k, h, out=out, command=typed(), progress=progress, **asked)
 
 
 def show_selection(result: Selection) -> None:
