@@ -110,6 +110,7 @@ def apply(
     columns, matched = _find(root["feature_index"].values, every, matrix, source)
     demand = Demand(h=len(columns), copies=True, memory=memory, threads=threads)
     plan = make_plan(table_of(matrix), {"copy": lambda rows, itemsize: FREE}, demand)
+    progress(plan.resources)
     chunks = digest_of_chunks(matrix)
     attrs = {
         **{key: root.attrs[key] for key in ("k", "h", "solver")},

@@ -18,7 +18,7 @@ from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import save_factor
 from kmufs_stream.identity import check_unchanged, fingerprint, identity_of_run
 from kmufs_stream.output import check_output
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Noticed, Progress, Started
 from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_columns
@@ -218,7 +218,7 @@ def decompose(
     with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
         factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
         if target is not None:
-            progress.start("writing", 0)
+            progress(Started("writing"))
             save_factor(factor, target, overwrite=overwrite, command=command)
     return factor
 
@@ -241,7 +241,7 @@ def checkpoint_for(
         out = out.resolve()
         folder = out.with_name(f"{out.name}.checkpoint")
     if folder is not None:
-        return Checkpoint(Path(folder), resume=resume, tell=progress.tell)
+        return Checkpoint(Path(folder), resume=resume, tell=lambda text: progress(Noticed(text)))
     if resume:
         raise RequestError(
             "bad_option",
@@ -279,6 +279,7 @@ def compute_factor(
             f"--sample-dims {matrix.feature_dim}.",
         )
     began = time.perf_counter()
+    progress(Started("probing"))
     probe: Any = read_probe(matrix)
     belongs = fingerprint(matrix, probe)
     if matrix.asked is not None:

@@ -259,6 +259,7 @@ class _Reader:
         state = 8 * (p + 1) * max(p + 1 if square else 0, k + 2)
         costs = kmeans_costs(n, p, k, starts, state=state, kept=4 * n + 4 * state)
         self.plan: Plan = make_plan(table_of(matrix), costs, Demand(memory=memory, threads=threads))
+        progress(self.plan.resources)
 
     def __call__(self, kernel: Kernel[State], stage: str) -> State:
         return run_planned(

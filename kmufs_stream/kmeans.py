@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.solvers.clustering import MAX_ITERATIONS, TOL, fit_kmeans
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import dense
@@ -109,13 +109,13 @@ def _in_memory(
 ) -> Clustering:
     n, p = matrix.shape
     table = np.empty((n, p))
-    progress.start("read 1", n)
+    progress(Started("reading", total=n, unit="rows", unit_bytes=8 * p))
     for partition in plan.partitions:
         for a in partition:
             b = min(a + partition.step, partition.stop)
             table[a:b] = standard.rows(dense(matrix.rows.read(a, b)))
-            progress.advance(b - a)
-    progress.start("clustering", 0)
+            progress(Advanced(b - a))
+    progress(Started("clustering"))
     fitted = fit_kmeans(table, k, starts=starts, seed=seed, copy=False)
     return Clustering(
         np.asarray(fitted.cluster_centers_, dtype=np.float64),
@@ -147,7 +147,7 @@ def _streaming(
             f"Give --k {len(index)} or less.",
         )
     sample = standard.rows(stack(read(TakeRows(index), stage="sample")))
-    progress.start("clustering", 0)
+    progress(Started("clustering", total=starts, unit="starts"))
     # Each start by itself, so that all of them are taken up.
     fits = (fit_kmeans(sample, k, starts=1, seed=seed + i, copy=False) for i in range(starts))
     centres = np.array([fitted.cluster_centers_ for fitted in fits])
@@ -156,7 +156,7 @@ def _streaming(
     iterations = np.zeros(starts, np.int64)
     moving = np.arange(starts)
     for step in range(1, MAX_ITERATIONS + 1):
-        state = read(Lloyd(standard, centres[moving]), stage=f"K-means step {step}")
+        state = read(Lloyd(standard, centres[moving]), stage="K-means step", number=step)
         cost[moving], iterations[moving] = state.cost, step
         counts = state.counts[:, :, None]
         # A cluster that has lost all its rows stays where it is.

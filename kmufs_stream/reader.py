@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.factor import RowSample
-from kmufs_stream.progress import Progress
+from kmufs_stream.progress import Progress, Started
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import Block
@@ -44,8 +45,8 @@ class Reader:
         self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
         self.checkpoint = checkpoint
         self.client = active_client() if plan.cluster is not None else None
-        if self.client is not None:
-            progress.tell(f"cluster dashboard: {self.client.dashboard_link}")
+        dashboard = "" if self.client is None else str(self.client.dashboard_link)
+        progress(replace(plan.resources, dashboard=dashboard))
         self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
         self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
         self.pieces: list[NDArray[Any]] = []
@@ -62,6 +63,7 @@ class Reader:
         began = time.perf_counter()
         state = self._screened(kernel) if self._screens else self._read(kernel)
         self.seconds += time.perf_counter() - began
+        self.progress(Started("decomposing"))
         return state
 
     def standardise(
@@ -123,7 +125,9 @@ class Reader:
             kernel,
             rows=self.rows,
             plan=self.plan,
-            stage=f"read {self.passes}",
+            stage="read",
+            number=self.passes,
+            of=self.plan.reads,
             client=self.client,
             saved=None if kept is None else kept.of_pass(self.passes, kernel),
             progress=self.progress,

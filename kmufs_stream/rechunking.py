@@ -19,7 +19,7 @@ from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.output import check_output, new_zarr
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
 from kmufs_stream.streaming.plan import BASELINE, MB, parse_memory
@@ -176,7 +176,8 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
 def _copy(matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, progress: Progress) -> None:
     """Copy tile by tile, reading back each."""
     n, p = matrix.shape
-    progress.start("rechunking", n)
+    item = matrix.stored_dtype.itemsize
+    progress(Started("rechunking", total=n * p * item, unit="bytes", unit_bytes=1))
     for rows, columns in tiling.tiles(matrix.shape):
         chosen = np.arange(columns.start, columns.stop)
         tile = np.ascontiguousarray(matrix.rows.take(rows.start, rows.stop, chosen))
@@ -189,5 +190,4 @@ def _copy(matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, progress: Pro
                 "were written.",
                 "Check the disk, or choose another place.",
             )
-        if columns.stop == p:
-            progress.advance(rows.stop - rows.start)
+        progress(Advanced(tile.nbytes))

@@ -29,7 +29,7 @@ from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.output import check_output
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.provenance import made_by
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
 from kmufs_stream.screening import Screening
@@ -249,11 +249,12 @@ def _select(
         check_screening(factor, screening)
         check_k(k, len(factor.singular_values), "components in this factor")
         check_rank(k, factor)
+        progress(plan.resources)
         read, decomposed, passes = time.perf_counter() - began, 0.0, 0
     check_h(h, len(factor.features.usable), "usable features")
     solving = time.perf_counter()
-    progress.start("solving", 0)
-    solution = solve(factor, k, h, solver, options)
+    progress(stage_of(solver, h))
+    solution = solve(factor, k, h, solver, options, progress)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
     kept = np.empty(0, np.int64)
     if wanted is not None:
@@ -348,7 +349,21 @@ def plan_selection(
     return plan_for(matrix, k, demand, lanczos, screening, factor)
 
 
-def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> Solution:
+def stage_of(solver: str, h: int) -> Started:
+    """The stage that :func:`solve` is, as its beginning is told."""
+    if solver in ("css", "consensus"):
+        return Started(f"solving ({solver})", total=h, unit="features")
+    return Started(f"solving ({solver})", unit="" if solver == "exact" else "iterations")
+
+
+def solve(
+    factor: Factor,
+    k: int,
+    h: int,
+    solver: str,
+    options: AdmmOptions,
+    progress: Progress = SILENT,
+) -> Solution:
     """Run a solver on a factor of k components or more; indices count usable features.
 
     Raises RequestError where the solver needs what the factor lacks, and for penalties with which
@@ -357,12 +372,16 @@ def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> 
     components = np.ascontiguousarray(factor.components[:, :k])
     eigenvalues, tie = factor.eigenvalues[:k], factor.tie
     p = len(components)
+
+    def watch(**figures: float) -> None:
+        progress(Advanced(1, figures=figures))
+
     if solver == "exact":
         return exact(components, eigenvalues, h, tolerance=tie)
     if solver == "admm":
         try:
             with blas.cores_for(p * h**2):
-                return admm(components, eigenvalues, h, tolerance=tie, **vars(options))
+                return admm(components, eigenvalues, h, tolerance=tie, watch=watch, **vars(options))
         except ValueError as error:  # a penalty out of proportion to these data
             raise RequestError(
                 "bad_option",
@@ -375,10 +394,10 @@ def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> 
         rows = kept_rows(factor.correlation)
     if solver == "joint":
         with blas.cores_for(p * h * k):
-            return joint(components, eigenvalues, rows, h, tolerance=tie)
+            return joint(components, eigenvalues, rows, h, tolerance=tie, watch=watch)
     if solver == "css":
         with blas.cores_for(p * h * k):
-            return css(components, eigenvalues, rows, h, tolerance=tie)
+            return css(components, eigenvalues, rows, h, tolerance=tie, watch=watch)
     m = len(factor.sample.index)
     if m < 2:
         raise RequestError(
@@ -387,7 +406,9 @@ def solve(factor: Factor, k: int, h: int, solver: str, options: AdmmOptions) -> 
             "Decompose again, or choose --solver css.",
         )
     with blas.cores_for(m * p * k):
-        return consensus(factor.components, rows, factor.sample_blocks, k, h, tolerance=tie)
+        return consensus(
+            factor.components, rows, factor.sample_blocks, k, h, tolerance=tie, watch=watch
+        )
 
 
 def check_solver(solver: str) -> None:

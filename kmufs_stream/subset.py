@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.output import new_zarr
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import Rows
 from kmufs_stream.streaming.cluster import active_client
@@ -202,27 +202,28 @@ def _copy_columns(
         matrix.rows, selected, target, matrix.transposed, matrix.stored_dtype, plan.block_rows
     )
     client = active_client() if plan.cluster is not None else None
-    progress.start("writing", n)
+    row = len(selected) * matrix.stored_dtype.itemsize
+    progress(Started("writing", total=n, unit="rows", unit_bytes=row))
     written = run_each(
         _copy_piece,
         copy,
         pieces,
         threads=plan.threads,
         client=client,
-        progress=progress.advance,
+        progress=progress,
     )
     if client is None:
         return
     # Machines may see different folders under one name, and the file systems that they share may
     # lose something: others read what each has written, and nothing may be missing here.
-    progress.start("verifying", n)
+    progress(Started("verifying", total=n, unit="rows", unit_bytes=row))
     found = run_each(
         _read_back,
         copy,
         pieces[::-1],
         threads=plan.threads,
         client=client,
-        progress=progress.advance,
+        progress=progress,
     )
     if found != written or target.nchunks_initialized < target.nchunks:
         wrong = [piece for piece in pieces if found[piece] != written[piece]]

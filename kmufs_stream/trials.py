@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,14 @@ from kmufs_stream.factor_store import is_factor, load_factor
 from kmufs_stream.measures import mean_correlation
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.screening import Screening
-from kmufs_stream.selection import AdmmOptions, check_h, check_solver, plan_selection, solve
+from kmufs_stream.selection import (
+    AdmmOptions,
+    check_h,
+    check_solver,
+    plan_selection,
+    solve,
+    stage_of,
+)
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.streaming.memory import peak_memory
@@ -177,11 +184,15 @@ def sweep(
     for number in h:
         check_h(number, usable, "usable features")
     options = options or AdmmOptions()
+    ks, hs = sorted(set(k)), sorted(set(h))
+    each = len(solvers) * len(hs)
     with blas.all_cores():
         trials = tuple(
             trial
-            for clusters in sorted(set(k))
-            for trial in _trials(factor, clusters, sorted(set(h)), solvers, options, progress)
+            for turn, clusters in enumerate(ks)
+            for trial in _trials(
+                factor, clusters, hs, solvers, options, progress, turn * each, len(ks) * each
+            )
         )
     curves: dict[tuple[int, str], list[Trial]] = {}
     for trial in trials:
@@ -205,13 +216,17 @@ def _trials(
     solvers: Sequence[str],
     options: AdmmOptions,
     progress: Progress,
+    before: int,
+    of: int,
 ) -> Iterator[Trial]:
-    """The trials of one k."""
+    """The trials of one k, ``before`` others having been made of ``of`` in all."""
     solutions: dict[tuple[str, int], Solution] = {}
     for solver in solvers:
         for h in hs:
-            progress.start(f"{solver}, k = {k}, h = {h}", 0)
-            solutions[solver, h] = solve(factor, k, h, solver, options)
+            stage = stage_of(solver, h)
+            number = before + len(solutions) + 1
+            progress(replace(stage, stage=f"{solver}, k = {k}, h = {h}", number=number, of=of))
+            solutions[solver, h] = solve(factor, k, h, solver, options, progress)
     chosen = np.unique(np.concatenate([solution.selected for solution in solutions.values()]))
     structure = cluster_structure(factor, chosen)
     scores = feature_scores(factor.components, factor.eigenvalues, k)

@@ -313,10 +313,18 @@ Json = Annotated[
         "--json", help="Print one JSON object on stdout, nothing else.", rich_help_panel=OUTPUT
     ),
 ]
-Verbose = Annotated[
+Log = Annotated[
     bool,
     typer.Option(
-        "--verbose", "-v", help="Tell the plan and each stage on stderr.", rich_help_panel=OUTPUT
+        "--log",
+        help="Plain lines on stderr every so often, in place of the live display: for files.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Nothing on stderr, unless something fails.", rich_help_panel=OUTPUT
     ),
 ]
 Debug = Annotated[

@@ -1,117 +1,120 @@
-"""What stderr shows while a command works: a bar on a terminal, lines with -v, else nothing."""
+"""What stderr shows while a command works: a live display, plain lines, or only what is noticed."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from kmufs_stream.progress import Progress, Silent
+from kmufs_stream.errors import RequestError
+from kmufs_stream.progress import SILENT, Event, Noticed, Planned, Progress, Started
+from kmufs_stream_cli.tally import Standing, Tally, duration
 
-if TYPE_CHECKING:
-    import rich.progress
+EVERY = 10.0  # seconds between lines of a log
+READING = "kmufs_stream.sources"  # logs what had to be read again
 
 
 @contextlib.contextmanager
-def shown(*, verbose: bool, json: bool) -> Iterator[Progress]:
-    """The progress that fits where stderr goes."""
-    if verbose:
-        lines = Lines()
-        yield lines
-        lines.end()
-    elif sys.stderr.isatty() and not json:
-        with _display() as display:
-            yield Bars(display)
-    else:
-        yield Notices()
+def shown(*, log: bool, quiet: bool) -> Iterator[Progress]:
+    """The progress that fits what was asked for and where stderr goes.
+
+    Raises RequestError where both of ``log`` and ``quiet`` are.
+    """
+    if log and quiet:
+        raise RequestError(
+            "bad_option", "--log and --quiet are both given.", "Leave out one of them."
+        )
+    if quiet:
+        yield SILENT
+        return
+    tally = Tally()
+    with _retries(tally.retried):
+        if log:
+            with _lines(tally) as progress:
+                yield progress
+            return
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            console = Console(stderr=True)
+            if not console.is_dumb_terminal:
+                from kmufs_stream_cli.live import live
+
+                with live(console, tally) as progress:
+                    yield progress
+                return
+        yield _notices
 
 
-def _display() -> rich.progress.Progress:
-    from rich import progress
-    from rich.console import Console
+@contextlib.contextmanager
+def _retries(retried: Callable[[], None]) -> Iterator[None]:
+    """Have a function called whenever something is read again."""
 
-    return progress.Progress(
-        progress.SpinnerColumn(),
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[rate]}"),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+    class Counter(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            retried()
+
+    logger, handler = logging.getLogger(READING), Counter()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
-class Notices(Silent):
+def _notices(event: Event) -> None:
     """Nothing but what a user should know."""
-
-    def tell(self, notice: str) -> None:
-        """See Progress."""
-        say(notice)
-
-
-class Bars:
-    """One bar, of the stage under way."""
-
-    def __init__(self, display: rich.progress.Progress) -> None:
-        self._display = display
-        self._task: rich.progress.TaskID | None = None
-
-    def start(self, stage: str, rows: int) -> None:
-        """See Progress."""
-        if self._task is not None:
-            self._display.remove_task(self._task)
-        self._task = self._display.add_task(stage, total=rows or None, rate="")
-
-    def advance(self, rows: int) -> None:
-        """See Progress."""
-        if self._task is None:
-            return
-        self._display.advance(self._task, rows)
-        task = next(t for t in self._display.tasks if t.id == self._task)
-        if task.speed:
-            self._display.update(self._task, rate=f"{task.speed:,.0f} rows/s")
-
-    def tell(self, notice: str) -> None:
-        """See Progress."""
-        self._display.print(notice, markup=False, highlight=False, soft_wrap=True)
+    if isinstance(event, Noticed):
+        say(event.text)
+    elif isinstance(event, Planned) and event.dashboard:
+        say(f"cluster dashboard: {event.dashboard}")
 
 
-class Lines:
-    """A line when a stage begins and one when it ends."""
+@contextlib.contextmanager
+def _lines(tally: Tally) -> Iterator[Progress]:
+    """A line when a stage begins, every so often while it lasts, and when it ends."""
 
-    def __init__(self) -> None:
-        self._stage = ""
-        self._rows = 0
-        self._began = 0.0
-        self._lock = threading.Lock()
+    def progress(event: Event) -> None:
+        _notices(event)
+        ended = tally(event)
+        if ended is not None:
+            say(_ended(ended))
+        if isinstance(event, Started):
+            began = tally.standing()
+            assert began is not None
+            total = f"{event.total:,} {event.unit}" if event.total else ""
+            say(": ".join(part for part in (began.title, total) if part))
 
-    def start(self, stage: str, rows: int) -> None:
-        """See Progress."""
-        self.end()
-        self._stage, self._rows, self._began = stage, 0, time.perf_counter()
-        say(f"{stage}: {rows:,} rows" if rows else stage)
+    def tell() -> None:
+        while not over.wait(EVERY):
+            now = tally.standing()
+            if now is not None:
+                share = "" if now.share is None else f"{now.share:.0%}"
+                left = "" if now.left is None else f"{duration(now.left)} left"
+                parts = [now.amount, share, now.rate, left, *now.figures, *tally.resources()]
+                say(f"{now.title}: {', '.join(part for part in parts if part)}")
 
-    def advance(self, rows: int) -> None:
-        """See Progress."""
-        with self._lock:
-            self._rows += rows
+    over = threading.Event()
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield progress
+        last = tally.standing(over=True)
+        if last is not None:
+            say(_ended(last))
+    finally:
+        over.set()
+        teller.join()
 
-    def tell(self, notice: str) -> None:
-        """See Progress."""
-        say(notice)
 
-    def end(self) -> None:
-        """The last stage is over."""
-        if not self._stage:
-            return
-        seconds = time.perf_counter() - self._began
-        rate = f", {self._rows / max(seconds, 1e-9):,.0f} rows/s" if self._rows else ""
-        say(f"{self._stage}: {seconds:.2f} s{rate}")
-        self._stage = ""
+def _ended(stage: Standing) -> str:
+    parts = [f"done in {stage.seconds:.2f} s", stage.amount, stage.rate, *stage.figures]
+    return f"{stage.title}: {', '.join(part for part in parts if part)}"
 
 
 def say(line: str) -> None:

@@ -13,7 +13,7 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError
-from kmufs_stream.progress import Progress
+from kmufs_stream.progress import Advanced, Progress, Started
 from kmufs_stream.sources.matrix import KINDS, is_numeric
 from kmufs_stream.streaming.memory import available_memory, size
 
@@ -65,7 +65,8 @@ def write_blocks(folder: Path, incoming: Incoming, progress: Progress) -> dict[s
     Holds three blocks of about CHUNK_BYTES, or of one row where that is more.
     """
     inner, dtype = incoming.inner, incoming.dtype
-    rows = max(CHUNK_BYTES // (int(np.prod(inner)) * dtype.itemsize), 1)
+    row = int(np.prod(inner)) * dtype.itemsize
+    rows = max(CHUNK_BYTES // row, 1)
     dims = ["sample", "feature"] if len(inner) == 1 else ["sample"]
     dims += [f"dim_{i}" for i in range(len(dims), len(inner) + 1)]
     root = zarr.open_group(folder, mode="w", zarr_format=3)
@@ -77,7 +78,7 @@ def write_blocks(folder: Path, incoming: Incoming, progress: Progress) -> dict[s
         names = root.create_array(
             "sample", shape=(0,), chunks=(rows,), dtype=str, dimension_names=["sample"]
         )
-    progress.start("converting", 0)
+    progress(Started("converting", unit="rows", unit_bytes=row))
     for block, called in _whole(_sound(incoming, rows), rows, dtype):
         n = values.shape[0]
         values.resize((n + len(block), *inner))
@@ -85,7 +86,7 @@ def write_blocks(folder: Path, incoming: Incoming, progress: Progress) -> dict[s
         if names is not None and called is not None:
             names.resize((n + len(block),))
             names[n:] = called
-        progress.advance(len(block))
+        progress(Advanced(len(block)))
     if incoming.labels is not None:
         labels = xr.Dataset(coords={"feature": np.asarray(incoming.labels, dtype=object)})
         labels.to_zarr(folder, mode="a", zarr_format=3, consolidated=False)

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.formats.incoming import needs, unreadable
-from kmufs_stream.progress import Progress
+from kmufs_stream.progress import Advanced, Progress, Started
 
 ENTRIES = 2**20  # in memory at a time
 
@@ -42,7 +42,7 @@ def write_mtx(folder: Path, path: str, progress: Progress) -> dict[str, int]:
         p, n, entries, whole = _sizes(lines, path)
         obs = _names(_beside(place, "barcodes.tsv"), n, path)
         var = _names(_beside(place, "features.tsv") or _beside(place, "genes.tsv"), p, path)
-        progress.start("converting", n)
+        progress(Started("converting", total=n, unit="rows"))
         first = True
         for block in _blocks(lines, (p, n), entries, whole, path):
             if first:
@@ -51,7 +51,7 @@ def write_mtx(folder: Path, path: str, progress: Progress) -> dict[str, int]:
             else:
                 stored: Any = anndata.io.sparse_dataset(root["X"])
                 stored.append(block)
-            progress.advance(block.shape[0])
+            progress(Advanced(block.shape[0]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas about anndata: nothing a user can act on
         anndata.io.write_elem(root, "obs", obs)

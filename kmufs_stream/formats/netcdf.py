@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from kmufs_stream.formats.incoming import CHUNK_BYTES, needs, unreadable
-from kmufs_stream.progress import Progress
+from kmufs_stream.progress import Progress, Started
 
 
 def write_netcdf(folder: Path, path: str, inside: str, progress: Progress) -> dict[str, int]:
@@ -28,7 +28,7 @@ def write_netcdf(folder: Path, path: str, inside: str, progress: Progress) -> di
     except OSError as error:
         raise unreadable(path, error) from error
     with stored:
-        progress.start("converting", 0)
+        progress(Started("converting"))
         blocks = {name: _blocks(variable) for name, variable in stored.variables.items()}
         lazy = stored.drop_encoding().assign({name: blocks[name] for name in stored.data_vars})
         with dask.config.set(scheduler="synchronous"):

@@ -23,7 +23,7 @@ from kmufs_stream.solvers.polar import (
     svd,
 )
 from kmufs_stream.solvers.scores import feature_scores, ranking
-from kmufs_stream.solvers.solution import Solution
+from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 
 MU0 = 1e-6
 """Default first penalty, as a multiple of A's largest eigenvalue."""
@@ -43,6 +43,7 @@ def admm(
     rho: float = 1.05,
     max_iter: int = 3000,
     patience: int = 30,
+    watch: Watcher = unwatched,
 ) -> Solution:
     """Choose h features by the bi-linear alternating direction method of multipliers.
 
@@ -65,6 +66,8 @@ def admm(
         Most iterations.
     patience : int
         Stop when the chosen rows have not changed for this many iterations.
+    watch : callable
+        Told what ``history`` says of each iteration.
 
     Returns
     -------
@@ -169,6 +172,12 @@ def admm(
         objective.append(float(scores[chosen].sum()))
         if not np.isfinite(residual_u[-1] + residual_w[-1]):
             raise ValueError("the iteration left the range of float64; lower mu_max")
+        watch(
+            objective=objective[-1],
+            residual_u=residual_u[-1],
+            residual_w=residual_w[-1],
+            rows_changed=rows_changed[-1],
+        )
 
         # W = F on the chosen rows, Gamma = mu F on the others.
         following = min(rho * mu, mu_max)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.scores import Float
-from kmufs_stream.solvers.solution import Solution
+from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 
 CLIP = 2.5
 """Standard deviations beyond which a value counts no more: a few wild rows are not a cluster."""
@@ -22,7 +22,14 @@ Blocks = Callable[[], Iterator[Float]]
 
 
 def consensus(
-    components: Float, rows: Rows, sample: Blocks, k: int, h: int, *, tolerance: float
+    components: Float,
+    rows: Rows,
+    sample: Blocks,
+    k: int,
+    h: int,
+    *,
+    tolerance: float,
+    watch: Watcher = unwatched,
 ) -> Solution:
     """Choose h features, one by one, whose kernel is best aligned with an ensemble of K-means.
 
@@ -46,6 +53,7 @@ def consensus(
     k, h : clusters, and features to choose.
     tolerance : float
         Alignments that differ by no more than this share tie, lower index first.
+    watch : told of each step of the choice.
 
     Returns
     -------
@@ -88,6 +96,7 @@ def consensus(
         free[chosen] = False
         selected[step] = chosen
         alignment[step] = aligned / (np.sqrt(length) * votes.length)
+        watch(solver_objective=float(alignment[step]))
     return Solution(
         selected=np.sort(selected),
         solver_objective=float(alignment[-1]),

@@ -6,13 +6,21 @@ import numpy as np
 
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.scores import Float, feature_scores, ranking
-from kmufs_stream.solvers.solution import Solution
+from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 
 SPANNED = 1e-9
 """A feature of which less variance than this is left lies in the span of the chosen ones."""
 
 
-def css(components: Float, eigenvalues: Float, rows: Rows, h: int, *, tolerance: float) -> Solution:
+def css(
+    components: Float,
+    eigenvalues: Float,
+    rows: Rows,
+    h: int,
+    *,
+    tolerance: float,
+    watch: Watcher = unwatched,
+) -> Solution:
     """Choose h features, one by one, whose span comes closest to the leading subspace Q_k.
 
     Every step takes the feature that most reduces ``||Q_k - proj_span(chosen) Q_k||_F``:
@@ -29,6 +37,7 @@ def css(components: Float, eigenvalues: Float, rows: Rows, h: int, *, tolerance:
         Number of features to choose, 1..p.
     tolerance : float
         Gains that differ by no more than this share of the largest tie, lower index first.
+    watch : told of each step.
 
     Returns
     -------
@@ -80,6 +89,7 @@ def css(components: Float, eigenvalues: Float, rows: Rows, h: int, *, tolerance:
         explained[step + 1] = explained[step] + gains[chosen]
         selected[step] = chosen
         free[chosen] = False
+        watch(solver_objective=float(explained[step + 1]))
     return Solution(
         selected=np.sort(selected),
         solver_objective=float(explained[-1]),

@@ -8,7 +8,7 @@ import scipy.linalg
 from kmufs_stream.solvers.correlations import Index, Rows
 from kmufs_stream.solvers.exact import exact
 from kmufs_stream.solvers.scores import Float, ranking
-from kmufs_stream.solvers.solution import Solution
+from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 
 
 def joint(
@@ -19,6 +19,7 @@ def joint(
     *,
     tolerance: float,
     max_iter: int = 1000,
+    watch: Watcher = unwatched,
 ) -> Solution:
     """Choose h features and the k-dimensional subspace that explains most of them, in turn.
 
@@ -39,6 +40,7 @@ def joint(
         Features whose variance in the subspace differs by no more tie, lower index first.
     max_iter : int
         Most iterations.
+    watch : told of each iteration.
 
     Returns
     -------
@@ -79,6 +81,7 @@ def joint(
         selected = candidate
         values.append(value)
         changed.append(exchanged)
+        watch(solver_objective=value, rows_changed=exchanged)
     return Solution(
         selected=selected,
         solver_objective=values[-1],

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+
+class Watcher(Protocol):
+    """Told by a solver of each iteration, with what ``history`` will say of it."""
+
+    def __call__(self, **figures: float) -> None:
+        """One iteration more is done."""
+
+
+def unwatched(**figures: float) -> None:
+    """Nobody watches."""
 
 
 @dataclass(frozen=True, eq=False)

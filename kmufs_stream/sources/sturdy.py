@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, StorePath, WrapperStore
 
 from kmufs_stream.errors import BrokenError
+
+LOG = logging.getLogger(__name__)
 
 RETRIES = 5
 FIRST_WAIT = 0.1  # seconds; each is twice as long as the one before
@@ -81,7 +84,8 @@ class SturdyStore(WrapperStore[Store]):
                 return await self._store.get(key, prototype, byte_range)
             except PERMANENT:
                 raise
-            except OSError:  # so are time-outs, lost connections and what fsspec makes of them
+            except OSError as error:  # so are time-outs, lost connections, and fsspec's own
+                LOG.info("%s of %s: %s; asked for again in %.1f s", key, self, error, wait)
                 await asyncio.sleep(wait)
                 wait *= 2
         return await self._store.get(key, prototype, byte_range)

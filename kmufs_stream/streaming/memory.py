@@ -37,6 +37,11 @@ def available_memory() -> int:
     return free
 
 
+def resident_memory() -> int:
+    """Resident bytes of this process now."""
+    return int(psutil.Process().memory_info().rss)
+
+
 def peak_memory() -> int:
     """Peak resident bytes of this process so far."""
     if sys.platform == "win32":

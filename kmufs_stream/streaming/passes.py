@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from kmufs_stream.progress import Progress
+from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources.matrix import Rows
 from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
 from kmufs_stream.streaming.kernels import Kernel, State
@@ -31,7 +31,7 @@ def run_pass(
     threads: int,
     client: distributed.Client | None = None,
     saved: SavedPass | None = None,
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Progress = SILENT,
 ) -> State:
     """The kernel's state after all rows.
 
@@ -41,7 +41,7 @@ def run_pass(
     threads : block tasks that run side by side, where there is no client.
     client : of the cluster whose workers read the rows, in place of this process.
     saved : where states are kept on the way, and what is there of this pass.
-    progress : called with the number of rows after each partition, from the calling thread.
+    progress : told of the rows of each partition.
 
     The tree of merges depends on the number of partitions alone, and so does every bit of the
     result: not on threads, workers, their losses, or what was saved. As many partitions are in
@@ -58,11 +58,24 @@ def run_planned(
     plan: Plan,
     stage: str,
     progress: Progress,
+    number: int = 0,
+    of: int = 0,
     client: distributed.Client | None = None,
     saved: SavedPass | None = None,
 ) -> State:
     """:func:`run_pass` in the partitions and on the threads of a plan, shown as ``stage``."""
-    progress.start(stage, plan.table.shape[0])
+    table = plan.table
+    progress(
+        Started(
+            stage,
+            total=table.shape[0],
+            unit="rows",
+            unit_bytes=table.mean_row_bytes,
+            number=number,
+            of=of if number <= of else 0,
+            at_most=of > 1,
+        )
+    )
     return run_pass(
         kernel,
         rows,
@@ -70,7 +83,7 @@ def run_planned(
         threads=plan.threads,
         client=client,
         saved=saved,
-        progress=progress.advance,
+        progress=progress,
     )
 
 
@@ -91,7 +104,7 @@ class _Pass(Generic[State]):
         partitions: Sequence[range],
         workers: Workers,
         saved: SavedPass | None,
-        progress: Callable[[int], None],
+        progress: Progress,
     ) -> None:
         self._tree = Tree(len(partitions))
         self._kernel, self._rows = workers.share(kernel), workers.share(rows)
@@ -124,7 +137,7 @@ class _Pass(Generic[State]):
             self._start("load", node, load_state, self._saved.path(node))
             covered = node.partitions(self._tree.count)
             self._leaves = deque(i for i in self._leaves if i not in covered)
-            self._progress(self._row_count(node))
+            self._progress(Advanced(self._row_count(node), restored=True))
 
     def _fold_more(self) -> None:
         """Begin partitions while somebody is idle, none far ahead of the slowest."""
@@ -166,7 +179,7 @@ class _Pass(Generic[State]):
             return
         if kind == "fold":
             self._folding.remove(node.index)
-            self._progress(self._row_count(node))
+            self._progress(Advanced(self._row_count(node)))
         node = self._tree.risen(node)
         other = self._waiting.pop(node.sibling, None) if node != self._tree.root else None
         if other is None:
@@ -229,7 +242,7 @@ def run_each(
     *,
     threads: int,
     client: distributed.Client | None = None,
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Progress = SILENT,
 ) -> dict[range, Any]:
     """``task(constant, piece, stopped)`` for every piece of rows, a bounded number in flight.
 
@@ -247,5 +260,5 @@ def run_each(
             piece = running.pop(future)
             workers.check(future, f"copying rows {piece.start}..{piece.stop - 1}")
             made[piece] = workers.result(future)
-            progress(piece.stop - piece.start)
+            progress(Advanced(piece.stop - piece.start))
     return made

@@ -16,6 +16,7 @@ from dask.utils import parse_bytes
 
 from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import RequestError
+from kmufs_stream.progress import Planned
 from kmufs_stream.sources.matrix import Sparsity
 from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.sample import sample_size
@@ -144,6 +145,12 @@ class Plan:
     def read_bytes(self) -> int:
         """Bytes that the reads for the factor decode, at most."""
         return self.reads * self.table.shape[0] * self.table.row_bytes
+
+    @property
+    def resources(self) -> Planned:
+        """What the run may take, for whoever watches."""
+        workers = 0 if self.cluster is None else self.cluster.workers
+        return Planned(self.budget, self.threads, workers)
 
     @property
     def partitions(self) -> list[range]:

@@ -22,6 +22,7 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream import decomposition as decomposing
+from kmufs_stream.progress import Advanced, Event, Noticed
 from kmufs_stream.streaming import checkpoint as checkpoints
 from kmufs_stream.streaming import plan as planning
 
@@ -116,24 +117,15 @@ def test_a_damaged_file_is_set_aside(table: Path, tmp_path: Path, damage: str) -
     if damage == "flipped":
         content[len(content) // 2] ^= 1
     largest.write_bytes(content[: {"cut": -7, "empty": 0}.get(damage, len(content))])
-    told: list[str] = []
-    found = decompose(table, 3, checkpoint=folder, resume=True, progress=Told(told))
+    told: list[Event] = []
+    found = decompose(table, 3, checkpoint=folder, resume=True, progress=told.append)
     assert same_bits(found, expected)
-    assert any(str(largest) in notice and "damaged" in notice for notice in told)
-
-
-class Told:
-    """Progress that keeps what it is told."""
-
-    def __init__(self, notices: list[str]) -> None:
-        self.notices = notices
-
-    def start(self, stage: str, rows: int) -> None: ...
-
-    def advance(self, rows: int) -> None: ...
-
-    def tell(self, notice: str) -> None:
-        self.notices.append(notice)
+    notices = [event.text for event in told if isinstance(event, Noticed)]
+    assert any(str(largest) in notice and "damaged" in notice for notice in notices)
+    restored = [e.count for e in told if isinstance(e, Advanced) and e.restored]
+    read = [e.count for e in told if isinstance(e, Advanced) and not e.restored]
+    assert restored
+    assert sum(restored) + sum(read) == 1500
 
 
 def test_a_checkpoint_that_does_not_belong_is_refused(table: Path, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ def apply(
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Take the features that RESULT chose from new data, matched by label.
@@ -53,7 +54,7 @@ def apply(
         feature_labels=feature_labels,
         fill_missing_chunks=fill_missing_chunks,
     )
-    with shown(verbose=verbose, json=json) as progress:
+    with shown(log=log, quiet=quiet) as progress:
         done = run(
             result,
             matrix,

@@ -30,13 +30,14 @@ def convert(
     ] = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Turn a file of another format into a Zarr store, in blocks of some MB."""
     from kmufs_stream import convert as run
 
-    with shown(verbose=verbose, json=json) as progress:
+    with shown(log=log, quiet=quiet) as progress:
         done = run(source, out, index_column=index_column, overwrite=overwrite, progress=progress)
     if json:
         show.as_json(done.summary())

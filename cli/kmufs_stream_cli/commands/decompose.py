@@ -46,7 +46,8 @@ def decompose(
     resume: options.Resume = False,
     precision: options.Precision = "auto",
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Read DATA once and keep its factor: select then answers every k up to K from it at once."""
@@ -58,7 +59,7 @@ def decompose(
     matrix = table.open()
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
-        shown(verbose=verbose, json=json) as progress,
+        shown(log=log, quiet=quiet) as progress,
     ):
         factor = run(
             matrix,

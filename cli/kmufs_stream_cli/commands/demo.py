@@ -28,7 +28,8 @@ def demo(
         ),
     ] = "kmufs-demo",
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Write a small Zarr store of hand-written digits, and choose the pixels that tell them apart.
@@ -51,9 +52,7 @@ def demo(
     check_output(data, [], overwrite=True)
     check_output(out, [data], overwrite=True)
     demo_data.write_digits(data)
-    result = run_select(
-        open_matrix(data), K, H, out=str(out), overwrite=True, verbose=verbose, json=json
-    )
+    result = run_select(open_matrix(data), K, H, out=str(out), overwrite=True, log=log, quiet=quiet)
     if json:
         show.as_json(result.summary())
         return

@@ -58,7 +58,8 @@ def evaluate(
     threads: options.Threads = None,
     memory: options.Memory = None,
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Cluster the samples by the features in RESULT with K-means, and judge what is found.
@@ -80,7 +81,7 @@ def evaluate(
             feature_dims=split(feature_dims),
             fill_missing_chunks=fill_missing_chunks,
         )
-    with shown(verbose=verbose, json=json) as progress:
+    with shown(log=log, quiet=quiet) as progress:
         found = run(
             result,
             labels=labels,

@@ -22,7 +22,8 @@ def rechunk(
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Write a table again in chunks of few rows, within a memory budget.
@@ -40,7 +41,7 @@ def rechunk(
         feature_dims=split(feature_dims),
         fill_missing_chunks=fill_missing_chunks,
     )
-    with shown(verbose=verbose, json=json) as progress:
+    with shown(log=log, quiet=quiet) as progress:
         done = run(matrix, out, memory=memory, overwrite=overwrite, progress=progress)
     if json:
         show.as_json(done.summary())

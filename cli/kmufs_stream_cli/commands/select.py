@@ -105,7 +105,8 @@ def select(
     resume: options.Resume = False,
     precision: options.Precision = "auto",
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Choose the H features of DATA that best separate K clusters, and write them to a Zarr store.
@@ -122,8 +123,8 @@ def select(
             k,
             h,
             out=default_output(table.data) if out is None else out,
-            verbose=verbose,
-            json=json,
+            log=log,
+            quiet=quiet,
             keep=keep or None,
             screening=table.screening() if factor is None else table.asked_screening(),
             solver=solver,
@@ -152,18 +153,18 @@ def default_output(data: str) -> str:
 
 
 def run_select(
-    matrix: Matrix, k: int, h: int, *, out: str, verbose: bool, json: bool, **asked: Any
+    matrix: Matrix, k: int, h: int, *, out: str, log: bool, quiet: bool, **asked: Any
 ) -> Selection:
     """Select with the progress shown; ``asked`` are the keywords of kmufs_stream.select."""
     from kmufs_stream import plan_selection
     from kmufs_stream import select as run
 
-    if verbose and asked.get("factor") is None:
+    if log and asked.get("factor") is None:
         planned = {name: asked[name] for name in PLANNED if name in asked}
         plan = plan_selection(matrix, k, h, **planned)
         for name, value in plan_facts(matrix, plan):
             say(f"{name}: {value}")
-    with shown(verbose=verbose, json=json) as progress:
+    with shown(log=log, quiet=quiet) as progress:
         return run(matrix, k, h, out=out, command=typed(), progress=progress, **asked)
 
 

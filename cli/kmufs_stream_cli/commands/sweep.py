@@ -65,7 +65,8 @@ def sweep(
     memory: options.Memory = None,
     precision: options.Precision = "auto",
     json: options.Json = False,
-    verbose: options.Verbose = False,
+    log: options.Log = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Choose features for many K, H and solvers from one factor, and show what each explains.
@@ -82,7 +83,7 @@ def sweep(
     if csv is not None:
         check_csv(csv, overwrite=overwrite)
     data: Any = table.data if is_factor(table.data) else table.open()
-    with shown(verbose=verbose, json=json) as progress:
+    with shown(log=log, quiet=quiet) as progress:
         found = run(
             data,
             ks,

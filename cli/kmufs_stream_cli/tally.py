@@ -1,0 +1,170 @@
+"""Where a run stands, from what it tells; and the words for it that every display uses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kmufs_stream.progress import Advanced, Event, Planned, Started
+from kmufs_stream.streaming.memory import resident_memory, size
+
+WINDOW = 30.0  # seconds over which a rate is taken
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One stage at one moment.
+
+    Attributes
+    ----------
+    title : its name, with which one it is of how many.
+    share : done of the total, 0 to 1; None where the total is not known.
+    amount : what is done, in words; empty where nothing is counted.
+    rate : GB/s or another rate, in words; empty where it is not known.
+    left : seconds to its end; None where that is not known.
+    figures : objective, residuals, in words.
+    seconds : since it began.
+    """
+
+    title: str
+    share: float | None
+    amount: str
+    rate: str
+    left: float | None
+    figures: tuple[str, ...]
+    seconds: float
+
+
+class Tally:
+    """Adds up events, from whatever thread they come."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._began = clock()
+        self._planned: Planned | None = None
+        self._stage: Started | None = None
+        self._stage_began = self._began
+        self._done = self._restored = 0
+        self._figures: dict[str, float] = {}
+        self._marks: deque[tuple[float, int]] = deque()
+        self.retries = 0
+
+    def __call__(self, event: Event) -> Standing | None:
+        """Take in an event; one that begins a stage returns how the stage before it ended."""
+        with self._lock:
+            if isinstance(event, Planned):
+                self._planned = event
+            elif isinstance(event, Started):
+                ended = self.standing(over=True)
+                self._stage, self._stage_began = event, self._clock()
+                self._done = self._restored = 0
+                self._figures = {}
+                self._marks.clear()
+                self._marks.append((self._stage_began, 0))
+                return ended
+            elif isinstance(event, Advanced):
+                self._advance(event)
+            return None
+
+    def _advance(self, event: Advanced) -> None:
+        self._done += event.count
+        self._figures.update(event.figures)
+        if event.restored:
+            self._restored += event.count
+            return
+        now = self._clock()
+        self._marks.append((now, self._done - self._restored))
+        while len(self._marks) > 2 and self._marks[1][0] < now - WINDOW:
+            self._marks.popleft()
+
+    def retried(self) -> None:
+        """A chunk had to be asked for again."""
+        with self._lock:
+            self.retries += 1
+
+    def standing(self, *, over: bool = False) -> Standing | None:
+        """The stage under way, or, with ``over``, as it ended; None before the first."""
+        with self._lock:
+            stage, now = self._stage, self._clock()
+            if stage is None:
+                return None
+            since, before = (self._stage_began, 0) if over else self._marks[0]
+            speed = (self._done - self._restored - before) / max(now - since, 1e-6)
+            left = None
+            if stage.total and speed > 0 and not over:
+                left = (stage.total - self._done) / speed
+            return Standing(
+                title=_title(stage),
+                share=min(self._done / stage.total, 1.0) if stage.total else None,
+                amount=_amount(stage, self._done, over),
+                rate=_rate(stage, speed),
+                left=left,
+                figures=tuple(
+                    f"{name.replace('_', ' ')} {value:.5g}" for name, value in self._figures.items()
+                ),
+                seconds=now - self._stage_began,
+            )
+
+    def resources(self) -> list[str]:
+        """Time since the start, memory now against the budget, who works, and the dashboard."""
+        with self._lock:
+            planned, said = self._planned, [f"{duration(self._clock() - self._began)} so far"]
+        here = " here" if planned is not None and planned.workers else ""
+        budget = "" if planned is None else f" of {size(planned.budget)}"
+        said.append(f"memory{here} {size(resident_memory())}{budget}")
+        if planned is not None:
+            said.append(_who(planned))
+        if self.retries:
+            said.append(counted(self.retries, "retries"))
+        if planned is not None and planned.dashboard:
+            said.append(planned.dashboard)
+        return said
+
+
+def _title(stage: Started) -> str:
+    if not stage.number:
+        return stage.stage
+    most = "at most " if stage.at_most else ""
+    return f"{stage.stage} {stage.number}" + (f" of {most}{stage.of}" if stage.of else "")
+
+
+def _amount(stage: Started, done: int, over: bool) -> str:
+    if not stage.unit:
+        return ""
+    if not stage.total or (over and done >= stage.total):
+        return size(done) if stage.unit == "bytes" else counted(done, stage.unit)
+    if stage.unit == "bytes":
+        return f"{size(done)} of {size(stage.total)}"
+    return f"{done:,} of {counted(stage.total, stage.unit)}"
+
+
+def _rate(stage: Started, speed: float) -> str:
+    if speed <= 0 or not stage.unit:
+        return ""
+    if stage.unit_bytes:
+        return f"{size(int(speed * stage.unit_bytes))}/s"
+    return f"{speed:,.1f} {stage.unit}/s"
+
+
+def _who(planned: Planned) -> str:
+    threads = counted(planned.threads, "threads")
+    if not planned.workers:
+        return threads
+    return f"{counted(planned.workers, 'workers')} of {threads}"
+
+
+def counted(number: int, things: str) -> str:
+    """A number and its things, one of them without its plural."""
+    singular = {"retries": "retry"}.get(things, things.removesuffix("s"))
+    return f"{number:,} {singular if number == 1 else things}"
+
+
+def duration(seconds: float) -> str:
+    """0:07, 12:40, 3:02:11."""
+    minutes, rest = divmod(max(round(seconds), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
