@@ -225,7 +225,9 @@ def _trials(
         for h in hs:
             stage = stage_of(solver, h)
             number = before + len(solutions) + 1
-            progress(replace(stage, stage=f"{solver}, k = {k}, h = {h}", number=number, of=of))
+            progress(
+                replace(stage, stage=f"{solver}, k = {k}, h = {h}, trial", number=number, of=of)
+            )
             solutions[solver, h] = solve(factor, k, h, solver, options, progress)
     chosen = np.unique(np.concatenate([solution.selected for solution in solutions.values()]))
     structure = cluster_structure(factor, chosen)

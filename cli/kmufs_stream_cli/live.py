@@ -55,7 +55,7 @@ class View:
     def take(self, event: Event) -> None:
         """Go on to the stage that an event begins, if it does."""
         ended = self._tally(event)
-        if ended is not None and (ended.amount or ended.seconds >= 0.5):
+        if ended is not None and ended.amount:
             self._over.append(ended)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -70,7 +70,8 @@ class View:
         yield self._under_way(now, console, width, ascii_only)
         if now.amount or now.figures:
             yield _line([now.amount, now.rate, *now.figures], width, dot, "")
-        yield _line(self._tally.resources(), width, dot, "dim")
+        for parts in self._tally.resources():
+            yield _line(parts, width, dot, "dim")
 
     def _under_way(
         self, now: Standing, console: Console, width: int, ascii_only: bool
@@ -85,17 +86,16 @@ class View:
         if room < SHORTEST_BAR:
             return Text.assemble(line, " ", ending, no_wrap=True, overflow="ellipsis")
         row = Table.grid(padding=(0, 2, 0, 0))
-        bar = ProgressBar(total=1.0, completed=now.share, width=min(room, LONGEST_BAR))
+        bar = ProgressBar(1.0, now.share, width=min(room, LONGEST_BAR), complete_style="cyan")
         row.add_row(line, bar, ending)
         return row
 
 
 def _line(parts: Sequence[str], width: int, dot: str, style: str) -> Text:
-    """As many of the parts, from the first, as fit; never more than a line."""
+    """The first of the parts, and what fits of the others; never more than a line."""
     parts = [part for part in parts if part]
     text = INDENT + parts[0]
     for part in parts[1:]:
-        if len(text) + len(dot) + len(part) > width:
-            break
-        text += dot + part
+        if len(text) + len(dot) + len(part) <= width:
+            text += dot + part
     return Text(text, style, no_wrap=True, overflow="ellipsis", end="\n")

@@ -96,7 +96,7 @@ def _lines(tally: Tally) -> Iterator[Progress]:
             if now is not None:
                 share = "" if now.share is None else f"{now.share:.0%}"
                 left = "" if now.left is None else f"{duration(now.left)} left"
-                parts = [now.amount, share, now.rate, left, *now.figures, *tally.resources()]
+                parts = [now.amount, share, now.rate, left, *now.figures, *tally.resources()[0]]
                 say(f"{now.title}: {', '.join(part for part in parts if part)}")
 
     over = threading.Event()

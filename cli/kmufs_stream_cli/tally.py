@@ -109,20 +109,18 @@ class Tally:
                 seconds=now - self._stage_began,
             )
 
-    def resources(self) -> list[str]:
-        """Time since the start, memory now against the budget, who works, and the dashboard."""
+    def resources(self) -> list[list[str]]:
+        """Memory now against the budget, who works, time since the start; then the dashboard."""
         with self._lock:
-            planned, said = self._planned, [f"{duration(self._clock() - self._began)} so far"]
-        here = " here" if planned is not None and planned.workers else ""
-        budget = "" if planned is None else f" of {size(planned.budget)}"
-        said.append(f"memory{here} {size(resident_memory())}{budget}")
-        if planned is not None:
-            said.append(_who(planned))
-        if self.retries:
-            said.append(counted(self.retries, "retries"))
-        if planned is not None and planned.dashboard:
-            said.append(planned.dashboard)
-        return said
+            planned, seconds = self._planned, self._clock() - self._began
+        used, passed = size(resident_memory()), f"{duration(seconds)} so far"
+        again = [counted(self.retries, "retries")] if self.retries else []
+        if planned is None:
+            return [[f"memory {used}", *again, passed]]
+        here = " here" if planned.workers else ""
+        memory = f"memory{here} {used} of {size(planned.budget)}"
+        dashboard = [[f"dashboard {planned.dashboard}"]] if planned.dashboard else []
+        return [[memory, _who(planned), *again, passed], *dashboard]
 
 
 def _title(stage: Started) -> str:

@@ -186,42 +186,6 @@ def test_missing_chunks_may_stand_for_the_fill_value(cli: Cli, table: Path) -> N
     assert cli("select", table, "--k", 3, "--h", 5, "--fill-missing-chunks").code == 0
 
 
-def test_verbose_tells_the_plan_and_stages_on_stderr(cli: Cli, table: Path) -> None:
-    done = cli("select", table, "--k", 3, "--h", 5, "-v", "--json")
-    assert done.json()["h"] == 5
-    lines = done.err.splitlines()
-    assert "shape: 300 samples (sample) x 12 features (feature)" in lines
-    assert any(line.startswith("memory: ") and "predicted" in line for line in lines)
-    assert "read 1: 300 rows" in lines
-    assert any(line.startswith("writing: ") and "rows/s" in line for line in lines)
-
-
-class Terminal:
-    """A stderr that says it is a terminal."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def isatty(self) -> bool:
-        return True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def test_a_terminal_is_shown_progress(
-    cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal(sys.stderr))
-    arguments = ("select", table, "--k", 3, "--h", 5, "--overwrite")
-    shown = cli(*arguments)
-    assert "read 1" in shown.err
-    assert "300" in shown.err
-    assert "read 1" not in shown.out
-    assert cli(*arguments, "--json").err == ""
-
-
 def test_a_pipe_gets_the_json_and_nothing_else(shell: Cli, genes: Path) -> None:
     done = shell("select", genes, "--k", 3, "--h", 5, "--json")
     assert (done.code, done.err) == (0, "")

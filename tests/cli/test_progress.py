@@ -1,0 +1,273 @@
+"""What stderr shows while a command works: on a real terminal, in a log, and nowhere else."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Run, environment
+from helpers import write_bare
+
+from kmufs_stream.progress import Advanced, Noticed, Planned, Started
+from kmufs_stream_cli.tally import Tally, duration
+
+Cli = Callable[..., Run]
+HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
+
+
+@pytest.fixture
+def tall(folder: Path) -> Path:
+    """tall.zarr: large enough to be read for some seconds by one thread."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60_000, 300)).astype(np.float32)
+    X[:30_000, :20] += 3
+    write_bare(folder / "tall.zarr", X, chunks=(500, 300))
+    return Path("tall.zarr")
+
+
+def on_terminal(
+    *arguments: object,
+    columns: int = 100,
+    stop_at: bytes | None = None,
+    stdout: int | None = None,
+    **variables: str,
+) -> tuple[int, bytes]:
+    """Run the command line on a terminal of its own; its exit code and all that was shown.
+
+    It is interrupted once it has shown ``stop_at``. ``stdout`` goes elsewhere where one is given.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    command = [sys.executable, "-m", "kmufs_stream_cli", *map(str, arguments)]
+    env = {**environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **variables}
+    env = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdin=theirs,
+        stdout=theirs if stdout is None else stdout,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        ready, _, _ = select.select([ours], [], [], 60)
+        assert ready, seen
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # nobody holds the other end any more
+            break
+        if not part:
+            break
+        seen += part
+        if stop_at is not None and stop_at in seen:
+            process.send_signal(signal.SIGINT)
+            stop_at = None
+    os.close(ours)
+    return process.wait(timeout=60), seen
+
+
+def plain(seen: bytes) -> str:
+    """What was shown, without what moves the cursor or colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode()).replace("\r", "")
+
+
+def test_a_terminal_shows_stages_rows_rates_memory_and_threads(tall: Path) -> None:
+    code, seen = on_terminal("select", tall, "--k", 3, "--h", 5, "--threads", 1)
+    shown = plain(seen)
+    assert code == 0
+    for said in (
+        r"read 1 of 1 .*%, \d:\d\d left",
+        r"[\d,]+ of 60,000 rows · [\d.]+ [kMG]B/s",
+        r"memory [\d.]+ MB of [\d.]+ GB · 1 thread · \d:\d\d so far",
+        r"read 1 of 1 · \d:\d\d · 60,000 rows",
+    ):
+        assert re.search(said, shown), said
+    assert shown.rindex("Chose 5 of 300") > shown.rindex("so far")
+    assert seen.rindex(SHOWN) > seen.rindex(HIDDEN)
+
+
+@pytest.mark.parametrize("columns", [12, 40])
+def test_no_line_is_longer_than_the_terminal(genes: Path, columns: int) -> None:
+    code, seen = on_terminal("decompose", genes, "--k", 3, "--out", "f.zarr", columns=columns)
+    assert code == 0
+    frames = plain(seen[: seen.rindex(SHOWN)])
+    assert all(len(line) <= columns for line in frames.splitlines())
+
+
+def test_no_colour_is_sent_to_who_wants_none(genes: Path) -> None:
+    _, seen = on_terminal("select", genes, "--k", 3, "--h", 5, NO_COLOR="1")
+    assert b"so far" in seen
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-9]", seen)
+
+
+def test_a_dumb_terminal_is_sent_no_control_sequences(genes: Path) -> None:
+    code, seen = on_terminal("select", genes, "--k", 3, "--h", 5, TERM="dumb")
+    assert code == 0
+    assert b"\x1b" not in seen
+    assert b"so far" not in seen
+
+
+def test_an_interrupt_leaves_a_clean_terminal(tall: Path) -> None:
+    arguments = ("select", tall, "--k", 3, "--h", 5, "--threads", 1)
+    code, seen = on_terminal(*arguments, stop_at=b"read 1")
+    assert code == 130
+    assert seen.rindex(SHOWN) > seen.rindex(HIDDEN)
+    after = plain(seen[seen.rindex(SHOWN) :])
+    assert after.strip().startswith("Interrupted; no partial output is left.")
+    assert "so far" not in after
+
+
+def test_an_error_stands_below_what_is_taken_away(tall: Path) -> None:
+    (tall / "c" / "7" / "0").unlink()
+    code, seen = on_terminal("select", tall, "--k", 3, "--h", 5)
+    assert code == 1
+    assert plain(seen[seen.rindex(SHOWN) :]).strip().startswith("Error: ")
+
+
+def test_json_is_alone_on_stdout_beside_a_live_display(genes: Path) -> None:
+    reading, writing = os.pipe()
+    code, seen = on_terminal("select", genes, "--k", 3, "--h", 5, "--json", stdout=writing)
+    os.close(writing)
+    with os.fdopen(reading) as out:
+        assert Run(code, out.read(), "").json()["h"] == 5
+    assert "so far" in plain(seen)
+
+
+def test_quiet_says_nothing_on_a_terminal(genes: Path) -> None:
+    code, seen = on_terminal("select", genes, "--k", 3, "--h", 5, "--json", "--quiet")
+    assert code == 0
+    assert b"\x1b" not in seen
+    assert Run(code, seen.decode().replace("\r", ""), "").json()["h"] == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("select", "genes.zarr", "--k", 3, "--h", 5),
+        ("decompose", "genes.zarr", "--k", 3, "--out", "f.zarr"),
+        ("sweep", "genes.zarr", "--k", "2,3", "--h", "2,4"),
+        ("rechunk", "genes.zarr", "other.zarr"),
+    ],
+)
+def test_a_pipe_is_told_nothing_unless_asked(
+    cli: Cli, genes: Path, arguments: tuple[object, ...]
+) -> None:
+    done = cli(*arguments, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json()
+
+
+def test_a_log_has_the_plan_and_each_stage(cli: Cli, table: Path) -> None:
+    done = cli("select", table, "--k", 3, "--h", 5, "--log", "--json")
+    assert done.json()["h"] == 5
+    lines = done.err.splitlines()
+    assert "shape: 300 samples (sample) x 12 features (feature)" in lines
+    assert any(line.startswith("memory: ") and "predicted" in line for line in lines)
+    assert "read 1 of 1: 300 rows" in lines
+    assert any(re.match(r"read 1 of 1: done in .* s, 300 rows, .*B/s", line) for line in lines)
+    assert any(re.match(r"solving \(admm\): done .* iterations.*objective", x) for x in lines)
+    assert any(re.match(r"writing: done in .* s, 300 rows", line) for line in lines)
+
+
+def test_a_log_tells_where_a_stage_stands_every_so_often(
+    cli: Cli, tall: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kmufs_stream_cli.progress.EVERY", 0.05)
+    done = cli("select", tall, "--k", 3, "--h", 5, "--log", "--threads", 1)
+    now = (
+        r"read 1 of 1: [\d,]+ of 60,000 rows, \d+%, .*B/s, \d:\d\d left, memory .* of .*, 1 thread"
+    )
+    assert re.search(now, done.err)
+
+
+def test_a_sweep_counts_its_trials(cli: Cli, genes: Path) -> None:
+    done = cli("sweep", genes, "--k", "2,3", "--h", "2,4", "--solver", "css,exact", "--log")
+    assert "css, k = 2, h = 2, trial 1 of 8" in done.err
+    assert "exact, k = 3, h = 4, trial 8 of 8" in done.err
+
+
+def test_a_log_that_is_quiet_is_refused(cli: Cli, genes: Path) -> None:
+    done = cli("select", genes, "--k", 3, "--h", 5, "--log", "--quiet")
+    assert done.code == 2
+    assert "--log and --quiet" in done.err
+
+
+class Clock:
+    """A clock that stands until it is told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_rate_and_time_left_leave_out_what_a_checkpoint_restored() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally(Planned(budget=2_000_000_000, threads=4))
+    tally(Started("read", total=1000, unit="rows", unit_bytes=1_000_000, number=2, of=3))
+    tally(Advanced(400, restored=True))
+    clock.now = 2.0
+    tally(Advanced(100))
+    now = tally.standing()
+    assert now is not None
+    assert (now.title, now.share, now.amount) == ("read 2 of 3", 0.5, "500 of 1,000 rows")
+    assert (now.rate, now.left) == ("50.0 MB/s", 10.0)
+    over = tally(Started("writing"))
+    assert over is not None
+    assert over.amount == "500 of 1,000 rows"
+    assert tally(Noticed("a checkpoint")) is None
+
+
+def test_the_rate_is_that_of_the_last_half_minute() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally(Started("read", total=10_000, unit="rows", unit_bytes=1_000_000))
+    for _ in range(100):
+        clock.now += 1.0
+        tally(Advanced(1))
+    for _ in range(100):
+        clock.now += 1.0
+        tally(Advanced(10))
+    now = tally.standing()
+    assert now is not None
+    assert now.rate == "10.0 MB/s"
+
+
+def test_no_event_is_lost_between_threads() -> None:
+    tally = Tally()
+    tally(Started("read", total=80_000, unit="rows"))
+    threads = [
+        threading.Thread(target=lambda: [tally(Advanced(1)) for _ in range(10_000)])
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    now = tally.standing()
+    assert now is not None
+    assert now.share == 1.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "0:00"), (59.6, "1:00"), (760, "12:40"), (10931, "3:02:11")]
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
