@@ -246,7 +246,7 @@ def checkpoint_for(
         raise RequestError(
             "bad_option",
             "There is nothing to resume: neither an output nor a checkpoint is given.",
-            "Say where the checkpoint is.",
+            "Say where the checkpoint is: --checkpoint DIR.",
         )
     return contextlib.nullcontext()
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+
+COMPARED = 100_000  # names at most that a misspelt one is compared with
+
 
 class KmufsError(Exception):
     """An error with a code for machines, a message that names the thing, and a remedy.
@@ -38,3 +44,19 @@ class BrokenError(KmufsError):
     """Something broke while a sound request ran: a corrupt chunk, a lost store, a full disk."""
 
     exit_code = 1
+
+
+def missing_library(package: str, use: str, extra: str) -> RequestError:
+    """What is told where an optional library is not installed; ``use`` is what takes it."""
+    return RequestError(
+        "needs_extra",
+        f"{use} takes the package {package}, which is not installed.",
+        f'Install it: pip install "kmufs-stream[{extra}]"',
+    )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The beginning of a remedy for a misspelt name; nothing where no known name is close."""
+    names = {other.lower(): other for other in islice(known, COMPARED)}
+    close = difflib.get_close_matches(name.lower(), names, n=1)
+    return f"Did you mean {names[close[0]]!r}? " if close else ""

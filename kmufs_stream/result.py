@@ -147,6 +147,7 @@ class Selection:
             "concessions": list(self.plan.concessions),
             "peak_rss_bytes": peak_memory(),
             "predicted_peak_bytes": self.plan.peak,
+            "budget_bytes": self.plan.budget,
             "version": __version__,
         }
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.streaming.kernels import Moments
 from kmufs_stream.streaming.scaling import Scaling
 
@@ -45,7 +45,7 @@ class Screening:
             raise RequestError(
                 "bad_option",
                 f"--missing {self.missing!r} is unknown.",
-                f"Choose one of {', '.join(POLICIES)}.",
+                f"{did_you_mean(self.missing, POLICIES)}Choose one of {', '.join(POLICIES)}.",
             )
         if not 0 <= self.min_std < np.inf:
             raise RequestError(

@@ -24,7 +24,7 @@ from kmufs_stream.decomposition import (
     inputs_of,
     plan_for,
 )
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
@@ -87,7 +87,7 @@ class AdmmOptions:
             raise RequestError(
                 "bad_option",
                 f"--mu0 {mu0} is above --mu-max {mu_max}.",
-                "The penalty grows from the one to the other.",
+                "Give a smaller --mu0 or a larger --mu-max: the penalty grows from it to that.",
             )
 
 
@@ -415,7 +415,9 @@ def check_solver(solver: str) -> None:
     """Refuse a solver that is not there."""
     if solver not in SOLVERS:
         raise RequestError(
-            "bad_option", f"Solver {solver!r} is unknown.", f"Choose one of {', '.join(SOLVERS)}."
+            "bad_option",
+            f"Solver {solver!r} is unknown.",
+            f"{did_you_mean(solver, SOLVERS)}Choose one of {', '.join(SOLVERS)}.",
         )
 
 

@@ -262,7 +262,9 @@ def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = F
         found.table().to_csv(path, index=False)
     except OSError as error:
         raise BrokenError(
-            "write_failed", f"Writing {path} failed: {error.strerror or error}.", "Choose another."
+            "write_failed",
+            f"Writing {path} failed: {error.strerror or error}.",
+            "Make room, or choose another --csv.",
         ) from error
 
 

@@ -58,31 +58,37 @@ def _root(
     """
 
 
-app.command(
-    epilog="Example: kmufs-stream select data.zarr --k 10 --h 100",
-)(select)
-app.command(
-    epilog="Example: kmufs-stream plan data.zarr --k 10 --h 100 --memory 2GB",
-)(plan)
-app.command(
-    epilog="Example: kmufs-stream decompose data.zarr --k 20 --out factor.zarr",
-)(decompose)
-app.command(
-    epilog="Example: kmufs-stream evaluate data.selected.zarr --labels cell_type --data data.zarr",
-)(evaluate)
-app.command(
-    epilog="Example: kmufs-stream sweep factor.zarr --k 5,10,20 --h 20:100:20 --suggest-h",
-)(sweep)
-app.command(
-    epilog="Example: kmufs-stream apply data.selected.zarr new.zarr --out new.selected.zarr",
-)(apply)
-app.command(
-    epilog="Example: kmufs-stream convert table.csv table.zarr --index-column id",
-)(convert)
-app.command(
-    epilog="Example: kmufs-stream rechunk wide.zarr rows.zarr --memory 2GB",
-)(rechunk)
-app.command(epilog="Example: kmufs-stream demo")(demo)
+def _examples(*commands: str) -> str:
+    """What stands below a command's help, a line each."""
+    return "\n\n".join(("Examples:", *(f"{NAME} {command}" for command in commands)))
+
+
+EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
+    select: (
+        "select data.zarr --k 10 --h 100",
+        "select cells.h5ad --layer counts --transform log1p --k 20 --h 200",
+        "select data.zarr --k 10 --h 100 --workers 4 --log 2> run.log",
+    ),
+    plan: ("plan data.zarr --k 10 --h 100 --memory 2GB",),
+    decompose: ("decompose data.zarr --k 20 --out factor.zarr",),
+    evaluate: (
+        "evaluate data.selected.zarr",
+        "evaluate data.selected.zarr --labels cell_type --data data.zarr",
+    ),
+    sweep: (
+        "sweep factor.zarr --k 5,10,20 --h 20:100:20 --suggest-h",
+        "sweep data.zarr --suggest-k --suggest-h --solver css,consensus --csv trials.csv",
+    ),
+    apply: ("apply data.selected.zarr new.zarr --out new.selected.zarr",),
+    convert: (
+        "convert table.csv table.zarr --index-column id",
+        "convert data.h5::/counts counts.zarr",
+    ),
+    rechunk: ("rechunk wide.zarr rows.zarr --memory 2GB",),
+    demo: ("demo",),
+}
+for command, examples in EXAMPLES.items():
+    app.command(epilog=_examples(*examples))(command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

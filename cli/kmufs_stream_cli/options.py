@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -12,6 +13,22 @@ RESOURCES = "Resources"
 OUTPUT = "Output"
 FACTOR = "Factor"
 SOLVER = "Solver"
+
+MISSING = ("raise", "drop-features", "drop-samples", "mean")
+PRECISIONS = ("auto", "float32", "float64")
+METHODS = ("auto", "gram", "lanczos", "tsqr")
+SOLVERS = ("admm", "consensus", "css", "exact", "joint")
+
+
+def completed(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """For the shell: the names that a word, or what follows its last comma, may become."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [before + comma + name for name in names if name.startswith(last)]
+
+    return complete
+
 
 Data = Annotated[
     str,
@@ -148,7 +165,8 @@ Missing = Annotated[
     str,
     typer.Option(
         "--missing",
-        metavar="raise|drop-features|drop-samples|mean",
+        metavar="|".join(MISSING),
+        autocompletion=completed(MISSING),
         help="What to do about missing values; features that have none but these are left out "
         "anyway.",
         rich_help_panel=PART,
@@ -230,7 +248,8 @@ Precision = Annotated[
     str,
     typer.Option(
         "--precision",
-        metavar="auto|float32|float64",
+        metavar="|".join(PRECISIONS),
+        autocompletion=completed(PRECISIONS),
         help="Of products of blocks; auto takes float32 where it holds the data's values.",
         rich_help_panel=RESOURCES,
     ),
@@ -240,7 +259,8 @@ Method = Annotated[
     str,
     typer.Option(
         "--method",
-        metavar="auto|gram|lanczos|tsqr",
+        metavar="|".join(METHODS),
+        autocompletion=completed(METHODS),
         help="gram: one read. lanczos: a few reads, for wide data. tsqr: one read, slower, for "
         "ill-conditioned data. auto: gram up to 6000 features, else lanczos.",
         rich_help_panel=FACTOR,
@@ -265,7 +285,8 @@ SolverName = Annotated[
     str,
     typer.Option(
         "--solver",
-        metavar="admm|consensus|css|exact|joint",
+        metavar="|".join(SOLVERS),
+        autocompletion=completed(SOLVERS),
         help="admm: the paper's algorithm. consensus: best aligned with an ensemble of "
         "clusterings; on labelled data the best choice. css: spans the leading components. exact: "
         "the optimum of the paper's model. joint: the paper's problem before its relaxation.",

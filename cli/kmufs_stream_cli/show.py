@@ -49,11 +49,31 @@ def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) ->
     return made
 
 
-def next_command(out: Console, command: str) -> None:
-    """The next thing to type."""
+def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where the time went, and how much memory it was, from what every --json has of them."""
+    seconds = summary["seconds"]
+    stages = ", ".join(f"{stage} {s:.2f} s" for stage, s in seconds.items() if stage != "total")
+    memory = f"{size(summary['peak_rss_bytes'])} at the peak"
+    if "predicted_peak_bytes" in summary:
+        memory += f", {size(summary['predicted_peak_bytes'])} predicted at most"
+    if "budget_bytes" in summary:
+        memory += f", {size(summary['budget_bytes'])} allowed"
+    time = f"{seconds['total']:.2f} s" + (f" ({stages})" if stages else "")
+    return [("time", time), ("memory", memory)]
+
+
+def next_commands(out: Console, *commands: str) -> None:
+    """What to type next: one of these."""
     line(out)
     line(out, "Next:")
-    line(out, f"  {command}", "bold")
+    for command in commands:
+        line(out, f"  {command}", "bold")
+
+
+def opened(store: str) -> str:
+    """A command that opens a store in Python."""
+    path = json.dumps(store, ensure_ascii=False)
+    return shlex.join(["python", "-c", f"import xarray; print(xarray.open_zarr({path}))"])
 
 
 def size(number: int) -> str:
@@ -81,7 +101,7 @@ def names(factor: Factor, matrix: Matrix) -> dict[int, str]:
     return {int(i): str(matrix.labels[i]) for i in first}
 
 
-def command(name: str, data: str, **options: object) -> str:
+def command(name: str, data: str, /, **options: object) -> str:
     """A command as it is typed in a shell, without the options that were not given."""
     words = ["kmufs-stream", name, data]
     for option, value in options.items():

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from packaging.version import Version
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.formats.incoming import Block, Incoming
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
@@ -77,7 +77,9 @@ def unknown_index(path: str, column: str, columns: list[str]) -> RequestError:
     return RequestError(
         "unknown_column",
         f"{path} has no column {column!r} (--index-column).",
-        "Its first columns are: " + ", ".join(map(repr, columns[:5])) + ".",
+        f"{did_you_mean(column, columns)}Its first columns are: "
+        + ", ".join(map(repr, columns[:5]))
+        + ".",
     )
 
 

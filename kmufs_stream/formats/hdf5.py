@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.io
 
+from kmufs_stream.errors import missing_library
 from kmufs_stream.formats.incoming import (
     Incoming,
     array_blocks,
     check_fits,
     native,
-    needs,
     one_of,
 )
 from kmufs_stream.sources.convertible import INSIDE
@@ -54,7 +54,7 @@ def _tables(path: str) -> dict[str, Any]:
     try:
         import h5py
     except ImportError as error:
-        raise needs("h5py", path) from error
+        raise missing_library("h5py", f"Reading {path}", "convert") from error
     found: dict[str, Any] = {}
 
     def note(name: str, node: Any) -> None:

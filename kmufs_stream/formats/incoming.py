@@ -12,7 +12,7 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import KmufsError, RequestError
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.progress import Advanced, Progress, Started
 from kmufs_stream.sources.matrix import KINDS, is_numeric
 from kmufs_stream.streaming.memory import available_memory, size
@@ -155,15 +155,6 @@ def unreadable(source: str, error: Exception) -> RequestError:
     )
 
 
-def needs(package: str, source: str) -> RequestError:
-    """What is told where a library is missing."""
-    return RequestError(
-        "needs_extra",
-        f"Reading {source} takes {package}, which is not installed.",
-        'Install it: pip install "kmufs-stream[convert]"',
-    )
-
-
 def one_of(source: str, tables: dict[str, Any], asked: str, separator: str) -> str:
     """The table asked for, or the only one there is; ``tables`` maps names to shapes.
 
@@ -176,7 +167,8 @@ def one_of(source: str, tables: dict[str, Any], asked: str, separator: str) -> s
     raise RequestError(
         "unknown_variable" if asked else "ambiguous_variable",
         f"{source} holds no table {asked!r}." if asked else f"{source} holds no single table.",
-        f"Tables there: {listing}. Choose one: {source}{separator}{first}",
+        f"{did_you_mean(asked, tables)}Tables there: {listing}. Choose one: "
+        f"{source}{separator}{first}",
     )
 
 

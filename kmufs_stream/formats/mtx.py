@@ -13,8 +13,8 @@ import pandas as pd
 import zarr
 from scipy.sparse import csr_matrix
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream.formats.incoming import needs, unreadable
+from kmufs_stream.errors import RequestError, missing_library
+from kmufs_stream.formats.incoming import unreadable
 from kmufs_stream.progress import Advanced, Progress, Started
 
 ENTRIES = 2**20  # in memory at a time
@@ -28,7 +28,7 @@ def write_mtx(folder: Path, path: str, progress: Progress) -> dict[str, int]:
     try:
         import anndata
     except ImportError as error:
-        raise needs("anndata", path) from error
+        raise missing_library("anndata", f"Reading {path}", "convert") from error
     place = Path(path) if Path(path).is_dir() else Path(path).parent
     matrix = _beside(place, "matrix.mtx")
     if matrix is None:

@@ -8,7 +8,8 @@ import dask
 import numpy as np
 import xarray as xr
 
-from kmufs_stream.formats.incoming import CHUNK_BYTES, needs, unreadable
+from kmufs_stream.errors import missing_library
+from kmufs_stream.formats.incoming import CHUNK_BYTES, unreadable
 from kmufs_stream.progress import Progress, Started
 
 
@@ -23,7 +24,7 @@ def write_netcdf(folder: Path, path: str, inside: str, progress: Progress) -> di
         )
     except ValueError as error:
         if "engine" in str(error) or "dependencies" in str(error):
-            raise needs("h5netcdf", path) from error
+            raise missing_library("h5netcdf", f"Reading {path}", "convert") from error
         raise unreadable(path, error) from error
     except OSError as error:
         raise unreadable(path, error) from error

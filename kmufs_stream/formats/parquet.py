@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.formats.csv import not_numeric, unknown_index
-from kmufs_stream.formats.incoming import Block, Incoming, needs
+from kmufs_stream.formats.incoming import Block, Incoming
 
 PAGE_BYTES = 2**16  # read from each column at a time
 
@@ -25,7 +25,7 @@ def open_parquet(path: str, index_column: str | None) -> Incoming:
     try:
         import pyarrow.dataset as ds
     except ImportError as error:
-        raise needs("pyarrow", path) from error
+        raise missing_library("pyarrow", f"Reading {path}", "convert") from error
     table = ds.dataset(path, format="parquet", exclude_invalid_files=True)
     columns = list(table.schema.names)
     if index_column is None:

@@ -20,8 +20,8 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream.sources.hdf5 import HDF5Array, HDF5Rows, is_hdf5, needs_extra, open_hdf5
+from kmufs_stream.errors import RequestError, did_you_mean, missing_library
+from kmufs_stream.sources.hdf5 import HDF5Array, HDF5Rows, is_hdf5, open_hdf5
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
 from kmufs_stream.sources.store import open_array
@@ -168,7 +168,7 @@ def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, st
             raise RequestError(
                 "unknown_layer",
                 f"{path} has no layer {layer!r}.",
-                "Layers there: " + (", ".join(layers) or "none") + ".",
+                f"{did_you_mean(layer, layers)}Layers there: {', '.join(layers) or 'none'}.",
             )
         return f"layers/{layer}", "var"
     if raw:
@@ -271,7 +271,9 @@ def _table(node: Any, place: str) -> pd.DataFrame:
 
                 frame = read_elem(node)
         except ImportError as error:
-            raise needs_extra(place) from error
+            raise missing_library(
+                "anndata", f"Reading {place}, which is AnnData,", "anndata"
+            ) from error
     except RequestError:
         raise
     except Exception as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.sources.sparse_rows import broken
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def open_hdf5(path: str) -> h5py.File:
     try:
         import h5py
     except ImportError as error:
-        raise needs_extra(path) from error
+        raise missing_library("anndata", f"Reading {path}, which is AnnData,", "anndata") from error
     try:
         return h5py.File(path, "r")
     except OSError as error:
@@ -88,12 +88,3 @@ def open_hdf5(path: str) -> h5py.File:
             f"{path} cannot be opened as HDF5: {error}",
             "The file is damaged; write it again.",
         ) from error
-
-
-def needs_extra(path: str) -> RequestError:
-    """What is told where the AnnData libraries are missing."""
-    return RequestError(
-        "needs_extra",
-        f"{path} is AnnData; reading it takes the anndata package, which is not installed.",
-        'Install it: pip install "kmufs-stream[anndata]"',
-    )

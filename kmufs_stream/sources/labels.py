@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.matrix import Matrix
 from kmufs_stream.zarr_io import opened_quietly
 
@@ -37,7 +37,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             "unknown_labels",
             f"There is no variable {name!r} along the samples of "
             f"{' or '.join(matrix.source for matrix in matrices)}.",
-            f"Along the samples there are: {', '.join(along) or 'none'}.",
+            f"{did_you_mean(name, along)}Along the samples are: {', '.join(along) or 'none'}.",
         )
     labels = along[name]
     codes = np.empty(labels.shape[0], np.int32)

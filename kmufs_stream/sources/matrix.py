@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 
 Block = NDArray[Any] | csr_array
 
@@ -268,7 +268,7 @@ def labelled(matrix: Matrix, coordinate: str) -> Matrix:
         raise RequestError(
             "unknown_labels",
             f"{matrix.source} has no labels {coordinate!r} of its features.",
-            "There are: " + (", ".join(along) or "none") + ".",
+            f"{did_you_mean(coordinate, along)}There are: {', '.join(along) or 'none'}.",
         )
     return replace(matrix, labels=decoded_values(matrix.frame[coordinate].variable))
 

@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, describe, is_numeric, joined
 from kmufs_stream.sources.stacking import (
     Names,
@@ -130,11 +130,12 @@ def open_dataset(
             "Name one with variable, or say features_from_variables.",
         )
     name = tables[0] if variable is None else variable
+    there = [str(other) for other in dataset.data_vars]
     if name not in dataset.data_vars:
         raise RequestError(
             "unknown_variable",
             f"The Dataset has no variable {name!r}.",
-            f"Its variables are {', '.join(map(str, dataset.data_vars)) or 'none'}.",
+            f"{did_you_mean(name, there)}Its variables are {', '.join(there) or 'none'}.",
         )
     return open_dataarray(dataset[name], sample_dims=sample_dims, feature_dims=feature_dims)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
 from kmufs_stream.sources.stacking import COORDINATE_ROWS
 
@@ -107,8 +108,8 @@ def samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             raise RequestError(
                 "bad_condition",
                 f"--where {condition!r} cannot be answered: {said}",
-                "Compare coordinates of the samples as in \"batch == 'b1' and depth > 10\"; there "
-                f"are {', '.join(along) or 'none'}.",
+                f'{_misspelt(condition, along)}Compare coordinates of the samples as in "batch == '
+                f"'b1' and depth > 10\"; there are {', '.join(along) or 'none'}.",
             ) from error
         kept.append(np.flatnonzero(met) + start)
     index = np.concatenate(kept) if kept else np.empty(0, np.int64)
@@ -119,6 +120,13 @@ def samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             f"The coordinates of the samples are {', '.join(along) or 'none'}.",
         )
     return index
+
+
+def _misspelt(condition: str, along: list[str]) -> str:
+    """What the first unknown name outside of quotes may stand for."""
+    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
+    unknown = [word for word in words if word not in along and not iskeyword(word)]
+    return did_you_mean(unknown[0], along) if unknown else ""
 
 
 def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matrix:
@@ -175,10 +183,7 @@ def _unknown(lost: list[str], labels: list[str], option: str) -> tuple[str, str]
     """Message and remedy for labels and patterns that meet no feature."""
     named = ", ".join(map(repr, lost[:NAMED_AT_MOST]))
     more = f" and {len(lost) - NAMED_AT_MOST} more" if len(lost) > NAMED_AT_MOST else ""
-    remedy = f"Labels are like {', '.join(map(repr, labels[:3]))}."
-    close = difflib.get_close_matches(lost[0], labels[:100_000], n=1)
-    if close:
-        remedy = f"Did you mean {close[0]!r}? {remedy}"
+    remedy = f"{did_you_mean(lost[0], labels)}Labels are like {', '.join(map(repr, labels[:3]))}."
     if Path(lost[0]).is_file():
         remedy = f"To take labels from that file, write @{lost[0]}."
     return f"{option}: no feature is called {named}{more}.", remedy

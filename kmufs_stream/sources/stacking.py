@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.matrix import decoded_values, feature_labels, joined
 
 COORDINATE_ROWS = 2**20  # of a coordinate along stacked samples, in one piece
@@ -175,7 +175,7 @@ def arrange(
                 raise RequestError(
                     "unknown_dimension",
                     f"{what} has no dimension {dim!r} ({option}).",
-                    f"Its dimensions are {', '.join(map(repr, dims))}.",
+                    f"{did_you_mean(dim, dims)}Its dimensions are {', '.join(map(repr, dims))}.",
                 )
     both = [dim for dim in dims if (samples + features).count(dim) > 1]
     if both:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import zipfile
 from math import prod
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from kmufs_stream.errors import KmufsError, RequestError
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.sources.frame import (
     attributes,
     check_text,
@@ -55,7 +54,9 @@ def open_store(
         )
     if not Path(path).exists():
         raise RequestError(
-            "not_found", f"{path} does not exist.", "Give the path of a Zarr store (a folder)."
+            "not_found",
+            f"{path} does not exist.",
+            f"{_near(Path(path))}Give the path of a Zarr store (a folder).",
         )
     try:
         return _open(
@@ -147,10 +148,11 @@ def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
         ) from None
     except FileNotFoundError:
         if group and (is_zarr(Path(path)) or Path(path).is_file()):
+            there = _groups(path)
             raise RequestError(
                 "unknown_group",
                 f"{path} has no group {group!r}.",
-                "Groups there: " + (", ".join(_groups(path)) or "none") + ".",
+                f"{did_you_mean(group, there)}Groups there: {', '.join(there) or 'none'}.",
             ) from None
         raise RequestError(
             "not_zarr",
@@ -167,6 +169,13 @@ def _bad_metadata(where: str, error: Exception) -> RequestError:
         f"The Zarr metadata of {where} cannot be read: {type(error).__name__}: {error}",
         "The metadata is damaged or of an unknown kind; write the store again.",
     )
+
+
+def _near(path: Path) -> str:
+    """What of the same folder may have been meant."""
+    if not path.parent.is_dir():
+        return ""
+    return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
 
 
 def _groups(path: str) -> list[str]:
@@ -191,12 +200,10 @@ def _choose(
     arrays = dict(sorted(group.arrays()))
     if variable is not None:
         if variable not in arrays:
-            close = difflib.get_close_matches(variable, arrays, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
             raise RequestError(
                 "unknown_variable",
-                f"{path} has no variable {variable!r}.{hint}",
-                "Variables there: " + (_listing(arrays) or "none") + ".",
+                f"{path} has no variable {variable!r}.",
+                f"{did_you_mean(variable, arrays)}Variables there: {_listing(arrays) or 'none'}.",
             )
         return arrays[variable]
     candidates = _candidates(arrays, datasets, dims)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.matrix import Block, Matrix, Rows
 
 TOTAL = 10_000.0
@@ -41,7 +41,8 @@ class Transform:
         if name == "log1p" and not colon:
             return cls("log1p", None)
         if name != "normalise-rows":
-            raise RequestError("bad_option", f"Transform {text!r} is unknown.", KNOWN)
+            near = did_you_mean(name, ("log1p", "normalise-rows"))
+            raise RequestError("bad_option", f"Transform {text!r} is unknown.", near + KNOWN)
         try:
             total = float(given) if colon else TOTAL
         except ValueError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kmufs_stream.blas import usable_cores
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError, RequestError, missing_library
 from kmufs_stream.streaming.memory import available_memory
 from kmufs_stream.streaming.plan import ClusterSize, parse_memory
 
@@ -84,11 +84,7 @@ def connected(
     try:
         import distributed
     except ImportError:
-        raise RequestError(
-            "no_cluster_extra",
-            "Clusters need Dask's distributed scheduler, which is not installed.",
-            "pip install 'kmufs-stream[cluster]'",
-        ) from None
+        raise missing_library("distributed", "A Dask cluster", "cluster") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what counts is raised
     if workers is None:
         with _client_of(scheduler or ""):

@@ -15,7 +15,7 @@ import numpy as np
 from dask.utils import parse_bytes
 
 from kmufs_stream.blas import usable_cores
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.progress import Planned
 from kmufs_stream.sources.matrix import Sparsity
 from kmufs_stream.streaming.memory import available_memory, size
@@ -172,7 +172,7 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
     budget = explicit if explicit is not None else available_memory() // 2
     if demand.threads is not None and demand.threads < 1:
         raise RequestError(
-            "bad_option", f"{demand.threads} threads cannot work.", "Give --threads 1 or more."
+            "bad_option", f"--threads is {demand.threads}.", "Give --threads 1 or more."
         )
     wanted = demand.threads or usable_cores()
     methods, rejected = _methods(table, costs, demand.method)
@@ -205,15 +205,18 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
     raise _does_not_fit(smallest, budget, explicit is not None)
 
 
+PRECISIONS = ("auto", "float32", "float64")
+
+
 def resolve_precision(precision: str, dtype: np.dtype[Any]) -> Precision:
     """``auto`` is float32 wherever it holds every value of the dtype exactly."""
     if precision == "auto":
         return "float32" if np.can_cast(dtype, np.float32, "safe") else "float64"
-    if precision not in ("float32", "float64"):
+    if precision not in PRECISIONS:
         raise RequestError(
             "bad_option",
             f"Precision {precision!r} is unknown.",
-            "Choose auto, float32 or float64.",
+            f"{did_you_mean(precision, PRECISIONS)}Choose one of {', '.join(PRECISIONS)}.",
         )
     return cast(Precision, precision)
 
@@ -244,7 +247,7 @@ def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[s
             raise RequestError(
                 "bad_option",
                 f"Method {method!r} is unknown.",
-                f"Choose one of auto, {', '.join(costs)}.",
+                f"{did_you_mean(method, ['auto', *costs])}Choose one of auto, {', '.join(costs)}.",
             )
         return [method], {other: f"{method} was asked for" for other in costs if other != method}
     p = table.columns

@@ -75,4 +75,5 @@ def apply(
         f"{done.matched}.",
         "bold",
     )
-    show.facts(console, [("output", str(done.output))])
+    show.facts(console, [*show.took(done.summary()), ("output", str(done.output))])
+    show.next_commands(console, show.opened(str(done.output)))

@@ -45,5 +45,5 @@ def convert(
     console = show.console()
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
     show.line(console, f"Converted {source}: {sizes}.", "bold")
-    show.facts(console, [("output", str(done.output))])
-    show.next_command(console, show.command("plan", str(done.output), k=10, h=100))
+    show.facts(console, [*show.took(done.summary()), ("output", str(done.output))])
+    show.next_commands(console, show.command("plan", str(done.output), k=10, h=100))

@@ -90,7 +90,7 @@ def decompose(
             h=H if summary["usable"] > H else k,
             **table.typed(),
         )
-        show.next_command(show.console(), again)
+        show.next_commands(show.console(), again)
 
 
 def _summary(factor: Factor, matrix: Matrix, k: int, out: str, seconds: float) -> dict[str, Any]:
@@ -141,8 +141,7 @@ def _show(factor: Factor, matrix: Matrix, summary: dict[str, Any]) -> None:
             ("rank", f"{summary['rank']:,}: select takes --k up to this"),
             ("excluded", show.excluded(summary["excluded"], show.names(factor, matrix))),
             ("reads", str(summary["passes"])),
-            ("time", f"{summary['seconds']['total']:.2f} s"),
-            ("memory", f"{show.size(summary['peak_rss_bytes'])} at the peak"),
+            *show.took(summary),
             ("output", summary["output"]),
         ],
     )

@@ -156,15 +156,7 @@ def _measures(summary: dict[str, Any], labels: str | None) -> list[tuple[str, st
     ]
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
-    rows += [
-        ("time", f"{summary['seconds']['total']:.2f} s"),
-        (
-            "memory",
-            f"{show.size(summary['peak_rss_bytes'])} at the peak, "
-            f"{show.size(summary['predicted_peak_bytes'])} predicted at most",
-        ),
-    ]
-    return rows
+    return rows + show.took(summary)
 
 
 def _ending(summary: dict[str, Any]) -> str:

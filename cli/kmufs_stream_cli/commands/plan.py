@@ -85,7 +85,7 @@ def plan(
         workers=workers,
         precision=precision if precision != "auto" else None,
     )
-    show.next_command(out, again)
+    show.next_commands(out, again)
 
 
 def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:

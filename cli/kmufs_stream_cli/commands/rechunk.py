@@ -52,7 +52,8 @@ def rechunk(
     rows = [
         ("before", f"{before[0]:,} x {before[1]:,}"),
         ("now", f"{after[0]:,} x {after[1]:,}"),
+        *show.took(done.summary()),
         ("output", str(done.output)),
     ]
     show.facts(console, rows)
-    show.next_command(console, show.command("plan", str(done.output), k=10, h=100))
+    show.next_commands(console, show.command("plan", str(done.output), k=10, h=100))

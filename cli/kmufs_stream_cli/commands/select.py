@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from json import dumps as quote
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -184,9 +182,11 @@ def show_selection(result: Selection) -> None:
         show.line(out, f"  and {summary['h'] - BEST:,} more")
     show.line(out)
     show.facts(out, _outcome(result, summary))
-    if summary["output"] is not None:
-        opened = f"xarray.open_zarr({quote(summary['output'], ensure_ascii=False)})"
-        show.next_command(out, shlex.join(["python", "-c", f"import xarray; print({opened})"]))
+    output = summary["output"]
+    if output is not None:
+        copied = result.plan.output_bytes > 0
+        evaluate = show.command("evaluate", output, data=None if copied else result.matrix.source)
+        show.next_commands(out, evaluate, show.opened(output))
 
 
 def _best(result: Selection) -> Any:
@@ -238,17 +238,10 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         )
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
-    seconds = summary["seconds"]
-    stages = ", ".join(f"{stage} {s:.2f} s" for stage, s in seconds.items() if stage != "total")
     reads = summary["passes"]
     rows += [
         ("reads", f"{reads} for the factor" if reads else "none for the factor: it was given"),
-        ("time", f"{seconds['total']:.2f} s ({stages})"),
-        (
-            "memory",
-            f"{show.size(summary['peak_rss_bytes'])} at the peak, "
-            f"{show.size(summary['predicted_peak_bytes'])} predicted at most",
-        ),
+        *show.took(summary),
     ]
     rows += [(what, path) for what, path in _outputs(summary) if path is not None]
     return rows

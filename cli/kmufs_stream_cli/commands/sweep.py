@@ -30,7 +30,8 @@ def sweep(
         typer.Option(
             "--solver",
             metavar="NAME,NAME,...",
-            help="Solvers, as of select.",
+            help="Solvers, as of select: " + ", ".join(options.SOLVERS) + ".",
+            autocompletion=options.completed(options.SOLVERS),
             rich_help_panel=options.SOLVER,
         ),
     ] = "admm",
@@ -103,6 +104,7 @@ def sweep(
         show.as_json(found.summary())
     else:
         _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
+        show.next_commands(show.console(), _select(found, table, from_factor=data is table.data))
 
 
 def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -160,9 +162,25 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
         show.line(out, "Suggestion only: h at the knee of what is explained")
         for (k, solver), knee in found.suggested_h.items():
             show.line(out, f"  k = {k}, {solver}: {'no knee' if knee is None else f'h = {knee}'}")
-    if csv is not None:
-        show.line(out)
-        show.facts(out, [("output", csv)])
+    show.line(out)
+    written = [] if csv is None else [("output", csv)]
+    show.facts(out, [*show.took(found.summary()), *written])
+
+
+def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> str:
+    """The command for one of the trials: at a knee, or the one that explains most."""
+    knees = [(k, solver, h) for (k, solver), h in found.suggested_h.items() if h is not None]
+    best = max(found.trials, key=lambda trial: trial.explained)
+    k, solver, h = knees[0] if knees else (best.k, best.solver, best.h)
+    return show.command(
+        "select",
+        "DATA" if from_factor else table.data,
+        k=k,
+        h=h,
+        solver=solver,
+        factor=table.data if from_factor else None,
+        **table.typed(),
+    )
 
 
 def _show_k(out: Any, found: Sweep) -> None:

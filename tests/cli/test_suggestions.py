@@ -1,0 +1,102 @@
+"""Misspelt names: what was meant is named; and what a shell can complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import xarray as xr
+from conftest import Run
+from helpers import planted
+
+from kmufs_stream.errors import did_you_mean
+from kmufs_stream.screening import POLICIES
+from kmufs_stream.selection import SOLVERS
+from kmufs_stream.streaming.scaling import Precision
+from kmufs_stream_cli import options
+from kmufs_stream_cli.app import EXAMPLES
+
+Cli = Callable[..., Run]
+
+
+@pytest.fixture
+def cells(folder: Path) -> Path:
+    """cells.zarr: two variables with coordinates along both dimensions."""
+    both = ("cell", "gene"), planted(60, 6)
+    names = {"symbol": ("gene", [f"g{i}" for i in range(6)]), "batch": ("cell", np.arange(60))}
+    xr.Dataset({"counts": both, "logs": both}, coords=names).to_zarr(folder / "cells.zarr")
+    (folder / "table.csv").write_text("name,a,b\nx,1,2\ny,3,4\n")
+    return Path("cells.zarr")
+
+
+SELECT = ("select", "cells.zarr", "--variable", "counts", "--k", 2, "--h", 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("selct",), "'select'"),
+        (("select", "cells.zarr", "--k", 2, "--h", 3, "--solvr", "css"), "--solver"),
+        (("select", "cels.zarr", "--k", 2, "--h", 3), "'cells.zarr'"),
+        (("select", "cells.zarr", "--variable", "count", "--k", 2, "--h", 3), "'counts'"),
+        ((*SELECT, "--solver", "consensu"), "'consensus'"),
+        ((*SELECT, "--solver", "ADMM"), "'admm'"),
+        ((*SELECT, "--method", "lancsoz"), "'lanczos'"),
+        ((*SELECT, "--precision", "float23"), "'float32'"),
+        ((*SELECT, "--missing", "drop-sample"), "'drop-samples'"),
+        ((*SELECT, "--transform", "log1"), "'log1p'"),
+        ((*SELECT, "--sample-dims", "cel"), "'cell'"),
+        ((*SELECT, "--feature-labels", "symbols"), "'symbol'"),
+        ((*SELECT, "--feature-labels", "symbol", "--features", "G3"), "'g3'"),
+        ((*SELECT, "--where", "batsh > 3"), "'batch'"),
+        (("convert", "table.csv", "t.zarr", "--index-column", "nam"), "'name'"),
+    ],
+)
+def test_what_was_meant_is_named(
+    cli: Cli, cells: Path, arguments: tuple[object, ...], meant: str
+) -> None:
+    done = cli(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert meant in done.err
+
+
+def test_nothing_is_suggested_where_nothing_is_near() -> None:
+    assert did_you_mean("zebra", ["counts", "logs"]) == ""
+    assert did_you_mean("", []) == ""
+
+
+def test_the_names_that_are_completed_are_those_that_there_are() -> None:
+    assert set(options.SOLVERS) == set(SOLVERS)
+    assert set(options.PRECISIONS) == {"auto", *get_args(Precision)}
+    assert set(options.MISSING) == set(POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("select d.zarr --solver c", ["consensus", "css"]),
+        ("sweep d.zarr --solver css,e", ["css,exact"]),
+        ("select d.zarr --method l", ["lanczos"]),
+        ("select d.zarr --sol", ["--solver"]),
+        ("rech", ["rechunk"]),
+    ],
+)
+def test_a_shell_completes(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, words: str, expected: list[str]
+) -> None:
+    monkeypatch.setenv("_KMUFS_STREAM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"kmufs-stream {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    done = cli()
+    assert (done.code, done.out.split()) == (0, expected)
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_help_has_a_summary_and_the_examples(cli: Cli, command: Callable[..., None]) -> None:
+    shown = " ".join(cli(command.__name__, "--help").out.split())
+    assert str(command.__doc__).split("\n\n")[0].strip()[:50] in shown
+    for example in EXAMPLES[command]:
+        assert f"kmufs-stream {example}"[:70] in shown
