@@ -76,7 +76,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         "evaluate data.selected.zarr --labels cell_type --data data.zarr",
     ),
     sweep: (
-        "sweep factor.zarr --k 5,10,20 --h 20:100:20 --suggest-h",
+        "sweep factor.zarr --k 5,10,20 --h 20:200:20 --suggest-h",
         "sweep data.zarr --suggest-k --suggest-h --solver css,consensus --csv trials.csv",
     ),
     apply: ("apply data.selected.zarr new.zarr --out new.selected.zarr",),

@@ -42,6 +42,24 @@ class Run:
         return " ".join(self.out.split())
 
 
+# Runs the command line with each read slowed down, in many partitions; first the pause.
+SLOW = """
+import sys, time
+from kmufs_stream.sources.store import StoredRows
+from kmufs_stream_cli import main
+from kmufs_stream.streaming import plan
+from kmufs_stream import reader
+plan.BLOCK_BYTES = plan.LARGE_BLOCK_BYTES = 4000
+reader.CachedRows = lambda rows, limit: rows
+fast = StoredRows._stored
+def slow(self, *where):
+    time.sleep(float(sys.argv[1]))
+    return fast(self, *where)
+StoredRows._stored = slow
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty current folder."""

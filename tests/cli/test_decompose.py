@@ -33,7 +33,7 @@ def test_select_from_the_factor_reads_nothing_for_it(cli: Cli, table: Path) -> N
     asked = ("select", table, "--k", 3, "--h", 5, "--overwrite", "--json")
     whole = cli(*asked).json()
     assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
-    done = cli(*asked, "--factor", "factor.zarr", "-v")
+    done = cli(*asked, "--factor", "factor.zarr", "--log")
     summary = done.json()
     assert (whole["passes"], summary["passes"]) == (1, 0)
     for key in ("selected", "scores", "objective", "optimum", "iterations"):

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Run, environment
-from helpers import write_bare
+from conftest import SLOW, Run, environment
+from helpers import planted, write_bare
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
+from kmufs_stream.streaming import plan
 from kmufs_stream_cli.tally import Tally, duration
 
 Cli = Callable[..., Run]
@@ -29,29 +30,27 @@ HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
 
 
 @pytest.fixture
-def tall(folder: Path) -> Path:
-    """tall.zarr: large enough to be read for some seconds by one thread."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60_000, 300)).astype(np.float32)
-    X[:30_000, :20] += 3
-    write_bare(folder / "tall.zarr", X, chunks=(500, 300))
-    return Path("tall.zarr")
+def rows(folder: Path) -> Path:
+    """rows.zarr: 1500 x 60 in 100 chunks."""
+    X = planted(1500, 60, k=3, dtype=np.float32)
+    return write_bare(folder / "rows.zarr", X, chunks=(15, 60)).relative_to(folder)
 
 
 def on_terminal(
     *arguments: object,
     columns: int = 100,
+    pause: float = 0.0,
     stop_at: bytes | None = None,
     stdout: int | None = None,
     **variables: str,
 ) -> tuple[int, bytes]:
     """Run the command line on a terminal of its own; its exit code and all that was shown.
 
-    It is interrupted once it has shown ``stop_at``. ``stdout`` goes elsewhere where one is given.
+    Each read takes ``pause`` seconds longer. It is interrupted once it has shown ``stop_at``. ``stdout`` goes elsewhere where one is given.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [sys.executable, "-m", "kmufs_stream_cli", *map(str, arguments)]
+    command = [sys.executable, "-c", SLOW, str(pause), *map(str, arguments)]
     env = {**environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **variables}
     env = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
@@ -86,18 +85,18 @@ def plain(seen: bytes) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode()).replace("\r", "")
 
 
-def test_a_terminal_shows_stages_rows_rates_memory_and_threads(tall: Path) -> None:
-    code, seen = on_terminal("select", tall, "--k", 3, "--h", 5, "--threads", 1)
+def test_a_terminal_shows_stages_rows_rates_memory_and_threads(rows: Path) -> None:
+    code, seen = on_terminal("select", rows, "--k", 3, "--h", 5, "--threads", 1, pause=0.01)
     shown = plain(seen)
     assert code == 0
     for said in (
         r"read 1 of 1 .*%, \d:\d\d left",
-        r"[\d,]+ of 60,000 rows · [\d.]+ [kMG]B/s",
+        r"[\d,]+ of 1,500 rows · [\d.]+ [kMG]B/s",
         r"memory [\d.]+ MB of [\d.]+ GB · 1 thread · \d:\d\d so far",
-        r"read 1 of 1 · \d:\d\d · 60,000 rows",
+        r"read 1 of 1 · \d:\d\d · 1,500 rows",
     ):
         assert re.search(said, shown), said
-    assert shown.rindex("Chose 5 of 300") > shown.rindex("so far")
+    assert shown.rindex("Chose 5 of 60") > shown.rindex("so far")
     assert seen.rindex(SHOWN) > seen.rindex(HIDDEN)
 
 
@@ -122,9 +121,9 @@ def test_a_dumb_terminal_is_sent_no_control_sequences(genes: Path) -> None:
     assert b"so far" not in seen
 
 
-def test_an_interrupt_leaves_a_clean_terminal(tall: Path) -> None:
-    arguments = ("select", tall, "--k", 3, "--h", 5, "--threads", 1)
-    code, seen = on_terminal(*arguments, stop_at=b"read 1")
+def test_an_interrupt_leaves_a_clean_terminal(rows: Path) -> None:
+    arguments = ("select", rows, "--k", 3, "--h", 5, "--threads", 1)
+    code, seen = on_terminal(*arguments, pause=0.1, stop_at=b"read 1")
     assert code == 130
     assert seen.rindex(SHOWN) > seen.rindex(HIDDEN)
     after = plain(seen[seen.rindex(SHOWN) :])
@@ -132,9 +131,9 @@ def test_an_interrupt_leaves_a_clean_terminal(tall: Path) -> None:
     assert "so far" not in after
 
 
-def test_an_error_stands_below_what_is_taken_away(tall: Path) -> None:
-    (tall / "c" / "7" / "0").unlink()
-    code, seen = on_terminal("select", tall, "--k", 3, "--h", 5)
+def test_an_error_stands_below_what_is_taken_away(rows: Path) -> None:
+    (rows / "c" / "7" / "0").unlink()
+    code, seen = on_terminal("select", rows, "--k", 3, "--h", 5)
     assert code == 1
     assert plain(seen[seen.rindex(SHOWN) :]).strip().startswith("Error: ")
 
@@ -185,13 +184,13 @@ def test_a_log_has_the_plan_and_each_stage(cli: Cli, table: Path) -> None:
 
 
 def test_a_log_tells_where_a_stage_stands_every_so_often(
-    cli: Cli, tall: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kmufs_stream_cli.progress.EVERY", 0.05)
-    done = cli("select", tall, "--k", 3, "--h", 5, "--log", "--threads", 1)
-    now = (
-        r"read 1 of 1: [\d,]+ of 60,000 rows, \d+%, .*B/s, \d:\d\d left, memory .* of .*, 1 thread"
-    )
+    monkeypatch.setattr("kmufs_stream_cli.log.EVERY", 0.001)
+    monkeypatch.setattr(plan, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(plan, "LARGE_BLOCK_BYTES", 4000)
+    done = cli("select", rows, "--k", 3, "--h", 5, "--log", "--threads", 1)
+    now = r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, \d:\d\d left, memory .*, 1 thread"
     assert re.search(now, done.err)
 
 

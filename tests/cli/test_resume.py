@@ -13,28 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Run, environment
+from conftest import SLOW, Run, environment
 from helpers import planted, same_bits, write_bare
 
 from kmufs_stream import load_factor
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-
-SLOW = """
-import sys, time
-from kmufs_stream.sources.store import StoredRows
-from kmufs_stream_cli import main
-from kmufs_stream.streaming import plan
-from kmufs_stream import reader
-plan.BLOCK_BYTES = plan.LARGE_BLOCK_BYTES = 4000
-reader.CachedRows = lambda rows, limit: rows
-fast = StoredRows._stored
-def slow(self, *where):
-    time.sleep(float(sys.argv[1]))
-    return fast(self, *where)
-StoredRows._stored = slow
-sys.exit(main(sys.argv[2:]))
-"""
 
 
 def begun(pause: float, *arguments: object) -> subprocess.Popen[str]:

@@ -16,7 +16,7 @@ from kmufs_stream.errors import did_you_mean
 from kmufs_stream.screening import POLICIES
 from kmufs_stream.selection import SOLVERS
 from kmufs_stream.streaming.scaling import Precision
-from kmufs_stream_cli import options
+from kmufs_stream_cli import main, options
 from kmufs_stream_cli.app import EXAMPLES
 
 Cli = Callable[..., Run]
@@ -85,13 +85,17 @@ def test_the_names_that_are_completed_are_those_that_there_are() -> None:
     ],
 )
 def test_a_shell_completes(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, words: str, expected: list[str]
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    expected: list[str],
 ) -> None:
     monkeypatch.setenv("_KMUFS_STREAM_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", f"kmufs-stream {words}")
     monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
-    done = cli()
-    assert (done.code, done.out.split()) == (0, expected)
+    with pytest.raises(SystemExit) as end:
+        main([])
+    assert (end.value.code, capsys.readouterr().out.split()) == (0, expected)
 
 
 @pytest.mark.parametrize("command", EXAMPLES)
