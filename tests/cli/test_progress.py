@@ -46,7 +46,8 @@ def on_terminal(
 ) -> tuple[int, bytes]:
     """Run the command line on a terminal of its own; its exit code and all that was shown.
 
-    Each read takes ``pause`` seconds longer. It is interrupted once it has shown ``stop_at``. ``stdout`` goes elsewhere where one is given.
+    Each read takes ``pause`` seconds longer. It is interrupted once it has shown ``stop_at``.
+    ``stdout`` goes elsewhere where one is given.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
