@@ -69,7 +69,7 @@ class View:
             yield _line(parts, width, dot, "dim")
         yield self._under_way(now, console, width, ascii_only)
         if now.amount or now.figures:
-            yield _line([now.amount, now.rate, *now.figures], width, dot, "")
+            yield _line([now.amount, *now.figures, now.rate], width, dot, "")
         for parts in self._tally.resources():
             yield _line(parts, width, dot, "dim")
 

@@ -173,9 +173,10 @@ def _bad_metadata(where: str, error: Exception) -> RequestError:
 
 def _near(path: Path) -> str:
     """What of the same folder may have been meant."""
-    if not path.parent.is_dir():
-        return ""
-    return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
+    try:
+        return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
+    except OSError:
+        return ""  # nothing that can be looked into
 
 
 def _groups(path: str) -> list[str]:

@@ -15,11 +15,13 @@ import termios
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import SLOW, Run, environment
 from helpers import planted, write_bare
+from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
 from kmufs_stream.streaming import plan
@@ -193,6 +195,24 @@ def test_a_log_tells_where_a_stage_stands_every_so_often(
     done = cli("select", rows, "--k", 3, "--h", 5, "--log", "--threads", 1)
     now = r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, \d:\d\d left, memory .*, 1 thread"
     assert re.search(now, done.err)
+
+
+def test_what_had_to_be_read_again_is_counted(
+    cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kmufs_stream_cli.log.EVERY", 0.01)
+    get, failed = LocalStore.get, []
+
+    async def flaky(self: LocalStore, key: str, *more: Any, **options: Any) -> Any:
+        if key.endswith("c/7/0") and not failed:
+            failed.append(key)
+            raise OSError("the line is down")
+        return await get(self, key, *more, **options)
+
+    monkeypatch.setattr(LocalStore, "get", flaky)
+    done = cli("select", rows, "--k", 3, "--h", 5, "--log")
+    assert (done.code, len(failed)) == (0, 1)
+    assert ", 1 retry, " in done.err
 
 
 def test_a_sweep_counts_its_trials(cli: Cli, genes: Path) -> None:

@@ -98,7 +98,7 @@ def test_what_is_shown(cli: Cli, genes: Path) -> None:
     rows = [line for line in done.out.splitlines() if "[gene]" in line and "excluded" not in line]
     assert [row.strip().split("  ")[-1].strip() for row in rows] == best[:10]
     assert "and 1 more" in done.out
-    assert f"of the model's optimum {result.optimum:.6g}" in done.out
+    assert f"of the optimum {result.optimum:.6g}" in done.out
     assert f"converged after {result.solution.iterations} iterations" in done.out
     assert "2 constant ([gene] 12 é, [gene] 13 é)" in done.out
     assert "ambiguous" not in done.out

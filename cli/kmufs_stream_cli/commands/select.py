@@ -205,8 +205,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     rows = [
         (
             "objective",
-            f"{summary['objective']:.6g}, which is {summary['objective'] / summary['optimum']:.2%} "
-            f"of the model's optimum {summary['optimum']:.6g}"
+            f"{summary['objective']:.6g}, {summary['objective'] / summary['optimum']:.2%} of the "
+            f"optimum {summary['optimum']:.6g}"
             + ("" if summary["solver"] == "exact" else " (--solver exact attains it)"),
         ),
         ("solver", _ending(summary)),
