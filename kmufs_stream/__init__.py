@@ -4,6 +4,9 @@ from kmufs_stream import open_matrix, decompose, select
 
 result = select("data.zarr", k=10, h=100, out="chosen.zarr")
 result.dataset
+
+What ``__all__`` names is the library's interface and follows semantic versioning; everything else
+is internal and may change with any release.
 """
 
 from __future__ import annotations

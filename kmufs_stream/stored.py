@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.result import FORMAT
+from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import dense
 from kmufs_stream.streaming.lloyd import Standard
@@ -104,6 +104,14 @@ def read_selection(source: str) -> tuple[xr.Dataset, xr.Dataset]:
             "not_a_selection",
             f"{source} is not a selection.",
             "Give what kmufs-stream select wrote.",
+        )
+    version = root.attrs.get("format_version")
+    if version != FORMAT_VERSION:
+        raise RequestError(
+            "selection_format",
+            f"{source} is a selection of format {version}, this version reads {FORMAT_VERSION}.",
+            "Select again, or use the version that wrote it "
+            f"({root.attrs.get('version', 'unknown')}).",
         )
     return root, every
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import real_data
 import xarray as xr
+import zarr
 from helpers import planted, write_bare, write_xarray
 from sklearn import metrics
 from sklearn.cluster import KMeans
@@ -228,6 +229,16 @@ def test_what_is_no_selection(tmp_path: Path) -> None:
         with pytest.raises(RequestError) as caught:
             evaluate(tmp_path / name)
         assert caught.value.code == code
+
+
+def test_a_selection_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "chosen.zarr"
+    select(planted(60, 6), K, 2, solver="exact", out=path)
+    zarr.open_group(path).attrs["format_version"] = 0
+    zarr.consolidate_metadata(path)
+    with pytest.raises(RequestError, match="of format 0, this version reads 1") as caught:
+        evaluate(path)
+    assert caught.value.code == "selection_format"
 
 
 @pytest.mark.parametrize("name", ["HARS_3000", "DNA_statlog"])

@@ -1,0 +1,49 @@
+"""The walk-throughs run as they are, and their insight is there in small, too."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_single_cell_finds_the_markers(tmp_path: Path) -> None:
+    found = example("single_cell").main(tmp_path, cells=1200)
+    assert found["markers"] > 0.9  # of all genes 4.5 percent
+    assert found["the chosen genes"] > 0.9
+
+
+def test_spectra_spread_over_the_bands_of_all_minerals(tmp_path: Path) -> None:
+    agreement = example("spectra").main(tmp_path, grains=3000)
+    assert agreement["exact"] < 0.7
+    assert agreement["css"] > 0.95
+    assert agreement["consensus"] > 0.95
+
+
+def test_few_grid_points_tell_the_weather(tmp_path: Path) -> None:
+    scores = example("gridded_climate").main(tmp_path, days=1200)
+    assert scores["the chosen points"] > 0.8
+
+
+def test_chosen_dimensions_find_more_than_random_ones(tmp_path: Path) -> None:
+    recall = example("embeddings").main(tmp_path, copies=2)
+    assert recall["the 16 chosen"] > recall["16 at random"] + 0.05
+    assert recall["the 16 chosen"] > 0.75
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_tells_what_it_is(path: Path) -> None:
+    module = compile(path.read_text(), path.name, "exec")
+    assert isinstance(module.co_consts[0], str)
+    assert path.name in path.parent.joinpath("README.md").read_text()

@@ -1,0 +1,133 @@
+"""What is installed: the interface, what importing it costs, and what the metadata promise."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import kmufs_stream
+import kmufs_stream_cli
+from kmufs_stream_cli.app import app
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+HEAVY = {
+    "anndata",
+    "dask",
+    "distributed",
+    "h5py",
+    "numpy",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "xarray",
+    "zarr",
+}
+FOR_DEVELOPERS = {"all", "bench", "dev", "test"}
+
+
+def distribution() -> importlib.metadata.Distribution:
+    """The installed wheel; without one, as in a checkout on PYTHONPATH, the test skips."""
+    try:
+        found = importlib.metadata.distribution("kmufs-stream")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("kmufs-stream is not installed")
+    told = found.read_text("direct_url.json")
+    if told is not None and json.loads(told).get("dir_info", {}).get("editable"):
+        pytest.skip("kmufs-stream is installed as editable")
+    return found
+
+
+@pytest.mark.parametrize("name", kmufs_stream.__all__)
+def test_every_public_name_is_there_and_explained(name: str) -> None:
+    thing = getattr(kmufs_stream, name)
+    if name == "__version__":
+        return
+    assert inspect.getdoc(thing)
+    assert name in dir(kmufs_stream)
+    methods = vars(thing).items() if inspect.isclass(thing) else ()
+    for attribute, value in methods:
+        if not attribute.startswith("_") and (
+            inspect.isroutine(value) or isinstance(value, property)
+        ):
+            assert inspect.getdoc(getattr(thing, attribute)), attribute
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = kmufs_stream.nothing
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules that a fresh Python has loaded after some code."""
+    path = [str(Path(package.__file__).parents[1]) for package in (kmufs_stream, kmufs_stream_cli)]
+    told = "import sys; print(*{m.partition('.')[0] for m in sys.modules}, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path}\n{code}\n{told}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_and_help_load_nothing_heavy() -> None:
+    assert not loaded_by("import kmufs_stream") & (HEAVY | {"typer", "rich"})
+    names = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert "select" in names
+    helps = "; ".join(f"main(['{name}', '--help'])" for name in [*names, "--help"])
+    loaded = loaded_by(f"from kmufs_stream_cli import main; {helps}")
+    assert "typer" in loaded
+    assert not loaded & HEAVY
+
+
+def test_one_version() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", kmufs_stream.__version__)
+    newest = re.search(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest is not None
+    assert newest[1] == kmufs_stream.__version__
+    assert distribution().version == kmufs_stream.__version__
+
+
+def test_a_wheel_holds_two_packages_and_no_more() -> None:
+    files = distribution().files or []
+    assert {"kmufs_stream", "kmufs_stream_cli"} == {
+        file.parts[0]
+        for file in files
+        if not file.parts[0].endswith(".dist-info") and file.parts[0] != ".."
+    }
+    assert any(str(file) == "kmufs_stream/py.typed" for file in files)
+
+
+def test_all_holds_every_extra_of_users() -> None:
+    extras = PROJECT["optional-dependencies"]
+    (whole,) = map(Requirement, extras["all"])
+    assert whole.extras == set(extras) - FOR_DEVELOPERS
+
+
+def test_the_lowest_versions_are_those_that_are_tested() -> None:
+    extras = PROJECT["optional-dependencies"]
+    users = [extras[name] for name in extras if name not in FOR_DEVELOPERS]
+    bounds = {}
+    for requirement in map(Requirement, sum(users, PROJECT["dependencies"])):
+        (bound,) = requirement.specifier
+        assert bound.operator == ">="
+        bounds[requirement.name] = Version(bound.version)
+    pins = [
+        Requirement(line.partition("#")[0])
+        for line in (ROOT / "tests/lowest.txt").read_text().splitlines()
+        if line.partition("#")[0].strip()
+    ]
+    lowest = {pin.name: Version(str(pin.specifier).removeprefix("==")) for pin in pins}
+    assert bounds.items() <= lowest.items()
