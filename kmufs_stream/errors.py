@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class KmufsError(Exception):
     """An error with a code for machines, a message that names the thing, and a remedy.
@@ -21,7 +23,7 @@ class KmufsError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
 
-    def __reduce__(self) -> tuple[type[KmufsError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[KmufsError], tuple[Any, ...]]:
         return type(self), (self.code, self.message, self.remedy)
 
 
@@ -35,6 +37,16 @@ class RequestError(KmufsError, ValueError):
 
 
 class BrokenError(KmufsError):
-    """Something broke while a sound request ran: a corrupt chunk, a lost store, a full disk."""
+    """Something broke while a sound request ran: a corrupt chunk, a lost store, a full disk.
+
+    ``chunk`` is the key of the stored chunk that could not be read, where that is what broke.
+    """
 
     exit_code = 1
+
+    def __init__(self, code: str, message: str, remedy: str, chunk: str | None = None) -> None:
+        super().__init__(code, message, remedy)
+        self.chunk = chunk
+
+    def __reduce__(self) -> tuple[type[BrokenError], tuple[Any, ...]]:
+        return type(self), (self.code, self.message, self.remedy, self.chunk)
