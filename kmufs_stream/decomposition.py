@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,12 @@ from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import save_factor
-from kmufs_stream.identity import check_unchanged, fingerprint, identity_of_run
+from kmufs_stream.identity import (
+    check_unchanged,
+    digest_without,
+    fingerprint,
+    identity_of_run,
+)
 from kmufs_stream.output import check_output
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
 from kmufs_stream.reader import Reader
@@ -217,6 +223,7 @@ def decompose(
         check_output(target, inputs_of(matrix), overwrite=overwrite)
     with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
         factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
+        check_unchanged(matrix, factor.fingerprint["chunks"])
         if target is not None:
             progress(Started("writing"))
             save_factor(factor, target, overwrite=overwrite, command=command)
@@ -269,7 +276,10 @@ def compute_factor(
     progress: Progress = SILENT,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Factor, FactorSeconds]:
-    """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest."""
+    """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest.
+
+    Whether the data changed meanwhile is for the caller to check, once all that it reads is read.
+    """
     n = matrix.shape[0]
     if n < 2:
         raise RequestError(
@@ -293,7 +303,10 @@ def compute_factor(
         # A feature that varies in the probe may be constant in the samples that are kept.
         scaling = replace(scaling, unsure=np.arange(matrix.width))
     if checkpoint is not None:
-        checkpoint.claim(identity_of_run(belongs, k, plan, lanczos_options.seed, screening))
+        checkpoint.claim(
+            identity_of_run(belongs, k, plan, lanczos_options.seed, screening),
+            partial(digest_without, matrix),
+        )
     reader = Reader(matrix, plan, screening, probe, progress, checkpoint)
     del probe
     standardised = reader.standardise
@@ -327,7 +340,6 @@ def compute_factor(
         features = features.of_all(matrix.asked, matrix.shape[1])
     if sparse and plan.method != "tsqr":
         check_spread(features, matrix.feature_name)
-    check_unchanged(matrix, belongs["chunks"])
     found = vars(leading) | {"features": features, "passes": reader.passes}
     factor = Factor(
         **found,

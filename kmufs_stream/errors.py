@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 COMPARED = 100_000  # names at most that a misspelt one is compared with
 
@@ -27,7 +28,7 @@ class KmufsError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
 
-    def __reduce__(self) -> tuple[type[KmufsError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[KmufsError], tuple[Any, ...]]:
         return type(self), (self.code, self.message, self.remedy)
 
 
@@ -41,9 +42,19 @@ class RequestError(KmufsError, ValueError):
 
 
 class BrokenError(KmufsError):
-    """Something broke while a sound request ran: a corrupt chunk, a lost store, a full disk."""
+    """Something broke while a sound request ran: a corrupt chunk, a lost store, a full disk.
+
+    ``chunk`` is the key of the stored chunk that could not be read, where that is what broke.
+    """
 
     exit_code = 1
+
+    def __init__(self, code: str, message: str, remedy: str, chunk: str | None = None) -> None:
+        super().__init__(code, message, remedy)
+        self.chunk = chunk
+
+    def __reduce__(self) -> tuple[type[BrokenError], tuple[Any, ...]]:
+        return type(self), (self.code, self.message, self.remedy, self.chunk)
 
 
 def missing_library(package: str, use: str, extra: str) -> RequestError:

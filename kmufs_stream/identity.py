@@ -84,6 +84,15 @@ def digest_of_chunks(matrix: Matrix) -> str:
     return _digest_of_chunks(matrix.inventory()[1:])
 
 
+def digest_without(matrix: Matrix, chunk: str) -> tuple[str, str]:
+    """Two digests of the stored pieces of the data: of all of them, and of all but one."""
+    pieces = matrix.inventory()[1:]
+    others = [piece for piece in pieces if not piece.startswith(f"{chunk} ")]
+    if len(others) != len(pieces) - 1:  # several arrays have a chunk of this name
+        others = pieces
+    return _digest_of_chunks(pieces), _digest_of_chunks(others)
+
+
 def check_unchanged(matrix: Matrix, chunks: str) -> None:
     """Raise BrokenError if the stored data are no longer those that the run began with."""
     if not matrix.in_memory and digest_of_chunks(matrix) != chunks:

@@ -243,6 +243,8 @@ def _select(
             progress,
             checkpoint,
         )
+        if target is None:  # else it is checked once the columns are copied, too
+            check_unchanged(matrix, factor.fingerprint["chunks"])
         read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
         check_belongs(factor, matrix)

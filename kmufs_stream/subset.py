@@ -137,7 +137,12 @@ def write_result(
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
         copy_coordinates(root, folder)
         if samples:
-            _copy_columns(matrix, selected, zarr.open_array(folder, path=name), plan, progress)
+            target = zarr.open_array(folder, path=name)
+            try:
+                _copy_columns(matrix, selected, target, plan, progress)
+            except BrokenError:
+                verify()  # what could be read before may have been changed meanwhile
+                raise
         for group, content in groups.items():
             content.to_zarr(folder, group=group, mode="w", **form)
         verify()

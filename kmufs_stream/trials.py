@@ -18,6 +18,7 @@ from kmufs_stream.decomposition import LanczosOptions, check_k, check_rank, comp
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor
 from kmufs_stream.factor_store import is_factor, load_factor
+from kmufs_stream.identity import check_unchanged
 from kmufs_stream.measures import mean_correlation
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.screening import Screening
@@ -171,6 +172,7 @@ def sweep(
         ]
         plan = max(plans, key=lambda plan: plan.peak)
         factor, _ = compute_factor(matrix, most, None, plan, lanczos, screening, progress)
+        check_unchanged(matrix, factor.fingerprint["chunks"])
         passes = factor.passes
     suggestion = suggest_k(factor)
     if k is None:

@@ -64,19 +64,20 @@ class StoredRows:
     def _broken(self, start: int, stop: int, error: Exception) -> BrokenError:
         """Name the chunk behind a failed read, by reading the cells of the region one by one."""
         axis, span = self.stacking.span(start, stop)
-        where = f"rows {start}..{stop - 1}"
+        where, corrupt = f"rows {start}..{stop - 1}", None
         for cell, key in cells(self.array):
             if cell[axis].stop <= span.start or cell[axis].start >= span.stop:
                 continue
             try:
                 self.array[cell]
             except Exception as cause:
-                where, error = f"chunk {key}", cause
+                where, error, corrupt = f"chunk {key}", cause, key
                 break
         return BrokenError(
             "corrupt_chunk",
             f"{where} of {place(self.array)} cannot be read: {type(error).__name__}: {error}",
             "Restore that chunk from the data's origin (or write the store again), then rerun.",
+            corrupt,
         )
 
 

@@ -11,6 +11,7 @@ States are pickled: resume only from folders that nobody else can write to.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -26,13 +27,14 @@ from typing import Any, Self
 
 from dask.base import tokenize
 
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError, KmufsError, RequestError
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.version import __version__
 
 FORMAT = "kmufs-checkpoint"
 FORMAT_VERSION = 1
 IDENTITY = "checkpoint.json"
+CHUNKS, CORRUPT, OTHERS = "data chunks", "corrupt chunk", "data chunks but that"
 SAVING_SHARE = 20  # saving may take one part in so many of the time
 DIGEST_BYTES = 32
 
@@ -88,19 +90,32 @@ class Checkpoint:
         if error is None:
             shutil.rmtree(self.folder, ignore_errors=True)
         elif self._claimed:
+            self._note_corrupt(getattr(error, "chunk", None))
             error.add_note(f"The checkpoint {self.folder} is kept: --resume goes on from it.")
 
-    def claim(self, identity: dict[str, str]) -> None:
+    def claim(
+        self, identity: dict[str, str], without: Callable[[str], tuple[str, str]] | None = None
+    ) -> None:
         """Take the folder for a run that is told from others by ``identity``.
+
+        Parameters
+        ----------
+        without : from the key of a chunk, digests of all chunks and of all but that one. A chunk
+            that could not be read may be another when the run goes on: no state holds its rows.
 
         Raises RequestError if it belongs to another, BrokenError if it cannot be written.
         """
-        ours = {"format": f"{FORMAT} {FORMAT_VERSION}", "version": __version__, **identity}
+        self._without = without
+        self._ours = ours = {
+            "format": f"{FORMAT} {FORMAT_VERSION}",
+            "version": __version__,
+            **identity,
+        }
         place = self.folder / IDENTITY
         if not place.exists():
             try:
                 self.folder.mkdir(exist_ok=True)
-                _write(place, lambda file: file.write(json.dumps(ours, indent=1).encode()))
+                self._identify(ours)
             except OSError as error:
                 raise _unwritable(self.folder, error) from error
             self.tell(f"checkpoint: {self.folder}")
@@ -115,6 +130,9 @@ class Checkpoint:
                 f"The checkpoint {self.folder} is damaged: {IDENTITY} cannot be read.",
                 "Remove it, and start again.",
             ) from error
+        if differing == [CHUNKS] and self._mended(theirs):
+            self._identify(ours)
+            differing = []
         if differing:
             said = "; ".join(f"{key}: {theirs.get(key)}, now {ours[key]}" for key in differing)
             raise RequestError(
@@ -125,6 +143,25 @@ class Checkpoint:
             )
         self.tell(f"going on from the checkpoint {self.folder}")
         self._claimed = True
+
+    def _note_corrupt(self, chunk: str | None) -> None:
+        """Note a chunk that could not be read, unless others have changed since the run began."""
+        if chunk is None or self._without is None:
+            return
+        with contextlib.suppress(KmufsError, OSError):  # what broke first is what counts
+            every, others = self._without(chunk)
+            if every == self._ours[CHUNKS]:
+                self._identify(self._ours | {CORRUPT: chunk, OTHERS: others})
+
+    def _mended(self, theirs: dict[str, str]) -> bool:
+        """Whether of all chunks only the one that could not be read is another now."""
+        if self._without is None or CORRUPT not in theirs:
+            return False
+        return self._without(theirs[CORRUPT])[1] == theirs[OTHERS]
+
+    def _identify(self, identity: dict[str, str]) -> None:
+        content = json.dumps(identity, indent=1).encode()
+        _write(self.folder / IDENTITY, lambda file: file.write(content))
 
     def of_pass(self, number: int, kernel: Any) -> SavedPass:
         """The states of the ``number``-th pass, counted from 1."""

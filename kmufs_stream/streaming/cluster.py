@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,9 +103,14 @@ def connected(
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
-        distributed.Client(cluster),
+        distributed.Client(cluster) as client,
     ):
+        client.run(_ignore_interrupts)  # Ctrl-C reaches them too; this process ends them
         yield None if explicit is None else share
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _client_of(scheduler: str) -> distributed.Client:

@@ -112,7 +112,8 @@ class _Pass(Generic[State]):
         self._saved, self._progress = saved, progress
         self._running: dict[Any, _Task] = {}
         self._waiting: dict[Node, Any] = {}
-        self._folding: set[int] = set()
+        self._folding: dict[Node, int] = {}  # with how many were begun before
+        self._begun = 0
         self._leaves = deque(range(len(partitions)))
 
     def run(self) -> State:
@@ -143,20 +144,36 @@ class _Pass(Generic[State]):
         """Begin partitions while somebody is idle, none far ahead of the slowest."""
         slots = self._workers.slots
         while self._leaves and len(self._running) < slots:
-            index = self._leaves[0]
-            if self._folding and index >= min(self._folding) + 2 * slots:
+            if self._folding and self._begun >= min(self._folding.values()) + 2 * slots:
                 return
-            self._leaves.popleft()
-            self._folding.add(index)
+            node = self._next_run(slots)
+            covered = node.partitions(self._tree.count)
+            for _ in covered:
+                self._leaves.popleft()
+            self._folding[node] = self._begun
+            self._begun += 1
             self._start(
                 "fold",
-                Node(0, index),
-                fold_partition,
+                node,
+                fold_run,
                 self._kernel,
                 self._rows,
-                self._partitions[index],
+                self._partitions[covered.start : covered.stop],
                 self._workers.stopped,
             )
+
+    def _next_run(self, slots: int) -> Node:
+        """The next partitions for one task: fewer towards the end, so that all end together."""
+        node = Node(0, self._leaves[0])
+        most = min(self._workers.run, 2 * len(self._leaves) // slots)
+        while node != self._tree.root:
+            covered = node.parent.partitions(self._tree.count)
+            if covered.start != self._leaves[0] or len(covered) > most:
+                break
+            if self._leaves[len(covered) - 1] != covered[-1]:
+                break  # some of them were saved
+            node = node.parent
+        return node
 
     def _start(self, kind: str, node: Node, task: Callable[..., Any], *arguments: Any) -> None:
         future = self._workers.submit(task, *arguments, urgent=kind != "fold")
@@ -178,7 +195,7 @@ class _Pass(Generic[State]):
                 self._start("load", node, load_state, self._saved.path(node))
             return
         if kind == "fold":
-            self._folding.remove(node.index)
+            del self._folding[node]
             self._progress(Advanced(self._row_count(node)))
         node = self._tree.risen(node)
         other = self._waiting.pop(node.sibling, None) if node != self._tree.root else None
@@ -228,6 +245,29 @@ def fold_partition(
                 coming = reader.submit(read, start + partition.step)
             state = kernel.update(state, values, start)
     return state
+
+
+def fold_run(
+    kernel: Kernel[State],
+    rows: Rows,
+    partitions: Sequence[range],
+    stopped: Callable[[], bool],
+) -> State:
+    """The state of neighbouring partitions, the first 2^i of them, merged as the tree does."""
+    states: list[State] = []  # of 2^i partitions each, i falling
+    for number, partition in enumerate(partitions, 1):
+        states.append(fold_partition(kernel, rows, partition, stopped))
+        while number % 2 == 0:
+            _merge_last(kernel, states)
+            number //= 2
+    while len(states) > 1:
+        _merge_last(kernel, states)
+    return states[0]
+
+
+def _merge_last(kernel: Kernel[State], states: list[State]) -> None:
+    last = states.pop()
+    states.append(kernel.merge(states.pop(), last))
 
 
 def merge_states(kernel: Kernel[State], a: State, b: State) -> State:

@@ -23,6 +23,7 @@ from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.scaling import PROBE_PLACES, PROBE_ROWS, Precision
 from kmufs_stream.streaming.sparse import slab_rows
 from kmufs_stream.streaming.table import Table
+from kmufs_stream.streaming.tree import RUN
 
 MB = 10**6
 BASELINE = 330 * MB  # interpreter, libraries, BLAS buffers
@@ -367,10 +368,12 @@ class _Sizing:
         cluster, cost = self.demand.cluster, self.cost
         if cluster is None:
             return 0
-        # Beside the states: the kernel's constants and what a state is pickled into.
-        states = (self.live_states(cluster.threads) + 2) * cost.state
-        reading = cluster.threads * self.block + states
-        return WORKER_BASELINE + max(reading, cluster.threads * self.copy)
+        # Beside the states that tasks make and wait for: those of a run that is being folded, the
+        # kernel's constants, and what a state is pickled into.
+        live = self.live_states(cluster.threads) + cluster.threads * RUN.bit_length()
+        reading = cluster.threads * self.block + (live + 2) * cost.state
+        held = self.table.held_bytes  # the source's own, sent to each
+        return WORKER_BASELINE + held + max(reading, cluster.threads * self.copy)
 
     @property
     def fits_workers(self) -> bool:

@@ -15,6 +15,7 @@ import dask
 
 from kmufs_stream import blas
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.streaming.tree import RUN
 
 if TYPE_CHECKING:
     import distributed
@@ -37,6 +38,10 @@ class Workers(Protocol):
     @property
     def slots(self) -> int:
         """Tasks that keep everybody busy."""
+
+    @property
+    def run(self) -> int:
+        """Neighbouring partitions that one task may fold: merged there, their states stay."""
 
     @property
     def stopped(self) -> Callable[[], bool]:
@@ -71,6 +76,7 @@ class Threads:
     """Threads of this process; see Workers."""
 
     lossy = False
+    run = 1
 
     def __init__(self, threads: int) -> None:
         self.slots = threads
@@ -119,6 +125,7 @@ class Cluster:
     """The workers of a Dask cluster; see Workers. Only states travel between them."""
 
     lossy = True
+    run = RUN
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = client

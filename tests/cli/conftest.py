@@ -42,13 +42,15 @@ class Run:
         return " ".join(self.out.split())
 
 
-# Runs the command line with each read slowed down, in many partitions; first the pause.
+# Runs the command line in many partitions, each read and the solver slowed down: first the two
+# pauses. While the solver waits there is a file ``solving``.
 SLOW = """
 import sys, time
+from pathlib import Path
 from kmufs_stream.sources.store import StoredRows
 from kmufs_stream_cli import main
 from kmufs_stream.streaming import plan
-from kmufs_stream import reader
+from kmufs_stream import reader, selection
 plan.BLOCK_BYTES = plan.LARGE_BLOCK_BYTES = 4000
 reader.CachedRows = lambda rows, limit: rows
 fast = StoredRows._stored
@@ -56,7 +58,14 @@ def slow(self, *where):
     time.sleep(float(sys.argv[1]))
     return fast(self, *where)
 StoredRows._stored = slow
-sys.exit(main(sys.argv[2:]))
+solve = selection.solve
+def solve_slowly(*arguments):
+    Path("solving").touch()
+    time.sleep(float(sys.argv[2]))
+    Path("solving").unlink()
+    return solve(*arguments)
+selection.solve = solve_slowly
+sys.exit(main(sys.argv[3:]))
 """
 
 

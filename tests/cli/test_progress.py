@@ -53,7 +53,7 @@ def on_terminal(
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [sys.executable, "-c", SLOW, str(pause), *map(str, arguments)]
+    command = [sys.executable, "-c", SLOW, str(pause), "0", *map(str, arguments)]
     env = {**environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **variables}
     env = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,19 +15,32 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SLOW, Run, environment
-from helpers import planted, same_bits, write_bare
-
-from kmufs_stream import load_factor
+import xarray as xr
+from conftest import SLOW, Run, contents, environment
+from helpers import planted, write_bare
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
+SLOW_WORKER = """
+import time
+from kmufs_stream.sources.store import StoredRows
+def dask_setup(worker):
+    fast = StoredRows._stored
+    def slow(self, *where):
+        time.sleep(0.03)
+        return fast(self, *where)
+    StoredRows._stored = slow
+"""
 
-def begun(pause: float, *arguments: object) -> subprocess.Popen[str]:
-    """The command line as a process of its own, each read slowed down, many partitions."""
+
+def begun(
+    pause: float, *arguments: object, solving: float = 0.0, **environs: str
+) -> subprocess.Popen[str]:
+    """The command line in a session of its own, reads and solver slowed down, many partitions."""
     return subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(pause), *map(str, arguments)],
-        env=environment(),
+        [sys.executable, "-c", SLOW, str(pause), str(solving), *map(str, arguments)],
+        env=environment() | environs,
+        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -78,33 +93,133 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert not (folder / "kept").exists()
 
 
+@pytest.mark.parametrize("stage", ["solving", "writing"])
+def test_interrupted_after_the_last_read(rows: Path, folder: Path, stage: str) -> None:
+    whole = ended(begun(0, *SELECT, "--out", "whole.zarr", "--json"))
+    place = {"solving": "solving", "writing": ".*.partial-*"}[stage]
+    command = (*SELECT, "--checkpoint", "kept", "--out", "out.zarr")
+    process = begun(0.01, *command, solving=20.0 * (stage == "solving"))
+    while not list(folder.glob(place)):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    done = ended(process)
+    assert time.monotonic() - asked < 10
+    assert done.code == 130
+    assert "--checkpoint kept --out out.zarr --resume" in done.err
+    assert "Traceback" not in done.err
+    (folder / "solving").unlink(missing_ok=True)
+    assert sorted(p.name for p in folder.iterdir()) == ["kept", "rows.zarr", "whole.zarr"]
+    resumed = ended(begun(0, *command, "--resume", "--json"))
+    assert resumed.code == 0, resumed
+    assert chosen(folder / "out.zarr") == chosen(folder / "whole.zarr")
+    assert resumed.json()["objective"] == whole.json()["objective"]
+    assert not (folder / "kept").exists()
+
+
+def test_interrupted_on_a_cluster(rows: Path, folder: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal: the workers go, and nobody complains."""
+    (folder / "slow.py").write_text(SLOW_WORKER)
+    preload = {"DASK_DISTRIBUTED__WORKER__PRELOAD": str(folder / "slow.py")}
+    command = (*SELECT[:-2], "--workers", 2, "--checkpoint", "kept", "--out", "out.zarr")
+    process = begun(0, *command, **preload)
+    while not list((folder / "kept").rglob("*.state")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    asked = time.monotonic()
+    done = ended(process)
+    assert time.monotonic() - asked < 20
+    assert done.code == 130, done
+    assert f"The checkpoint {folder / 'kept'} is kept" in done.err
+    assert "Traceback" not in done.err
+    while not gone(process.pid):
+        assert time.monotonic() - asked < 30
+        time.sleep(0.1)
+    assert not (folder / "out.zarr").exists()
+    resumed = ended(
+        begun(0, *command[:-6], "--checkpoint", "kept", "--out", "out.zarr", "--resume")
+    )
+    assert resumed.code == 0, resumed
+    assert ended(begun(0, *SELECT, "--out", "whole.zarr")).code == 0
+    assert chosen(folder / "out.zarr") == chosen(folder / "whole.zarr")
+
+
+def gone(session: int) -> bool:
+    """Whether no process of a session is left."""
+    try:
+        os.killpg(session, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(rows: Path, folder: Path) -> None:
+    chunk = rows / "c" / "70" / "0"
+    sound = chunk.read_bytes()
+    chunk.write_bytes(sound[: len(sound) // 2])
+    command = (*SELECT, "--checkpoint", "kept", "--out", "out.zarr")
+    done = ended(begun(0.01, *command))
+    assert done.code == 1
+    assert "chunk c/70/0 of " in done.err
+    assert f"The checkpoint {folder / 'kept'} is kept" in done.err
+    assert list((folder / "kept").rglob("*.state"))
+    assert ended(begun(0, *command, "--resume")).code == 1  # as long as it is corrupt
+    chunk.write_bytes(sound)
+    resumed = ended(begun(0, *command, "--resume"))
+    assert resumed.code == 0, resumed
+    assert ended(begun(0, *SELECT, "--out", "whole.zarr")).code == 0
+    assert chosen(folder / "out.zarr") == chosen(folder / "whole.zarr")
+
+
+def test_a_corrupt_chunk_excuses_no_other_change(rows: Path, folder: Path) -> None:
+    chunk, other = rows / "c" / "70" / "0", rows / "c" / "3" / "0"
+    sound = chunk.read_bytes()
+    chunk.write_bytes(b"not a chunk")
+    assert ended(begun(0, *SELECT, "--checkpoint", "kept")).code == 1
+    chunk.write_bytes(sound)
+    other.write_bytes(other.read_bytes())
+    done = ended(begun(0, *SELECT, "--checkpoint", "kept", "--resume"))
+    assert done.code == 2
+    assert "belongs to another run (data chunks: " in done.err
+
+
+def chosen(out: Path) -> list[bytes]:
+    """The bits of what a written selection says and holds."""
+    with xr.open_zarr(out) as found, xr.open_zarr(out, group="all_features") as every:
+        names = ["data", "feature_index", "score", "rank"]
+        return [found[name].values.tobytes() for name in names] + [every["score"].values.tobytes()]
+
+
 def killed_at_random(folder: Path, rng: random.Random, kills: int, *more: object) -> int:
-    """Kill a decomposition at random moments until it ends; how often it was killed."""
-    command = ("decompose", "rows.zarr", "--k", 3, "--method", "lanczos", "--out", "factor.zarr")
+    """Kill a selection at random moments until it ends; how often it was killed."""
+    command = (*SELECT[:-2], "--out", "out.zarr")
     began = time.monotonic()
-    assert ended(begun(0.01, *command, *more)).code == 0
+    assert ended(begun(0.01, *command, *more, solving=0.3)).code == 0
     span = time.monotonic() - began
-    same = load_factor("factor.zarr")
+    same = chosen(folder / "out.zarr")
     killed = 0
     for number in range(2 * kills):
         if killed == kills:
             break
-        for path in folder.glob("factor.zarr"):
+        for path in folder.glob("out.zarr"):
             path.rename(folder / f"older-{number}")
-        process = begun(0.01, *command, "--resume", *more)
+        process = begun(0.01, *command, "--resume", *more, solving=0.3)
         time.sleep(rng.uniform(0, span))
         process.kill()  # SIGKILL
         process.communicate(timeout=60)
         killed += process.returncode == -signal.SIGKILL
-        if (folder / "factor.zarr").exists():  # it was whole before the end came
-            assert same_bits(load_factor("factor.zarr"), same)
+        if (folder / "out.zarr").exists():  # it was whole before the end came
+            assert chosen(folder / "out.zarr") == same
             continue
         if rng.random() < 0.5:
             continue  # the next one goes on and is killed again
         done = ended(begun(0, *command, "--resume", "--overwrite"))
         assert done.code == 0, done
-        assert same_bits(load_factor("factor.zarr"), same)
+        assert chosen(folder / "out.zarr") == same
         assert not list(folder.glob("*checkpoint*"))
+        assert not list(folder.glob(".*"))
     return killed
 
 
@@ -135,13 +250,7 @@ def test_the_command_line_on_local_workers(rows: Path, folder: Path) -> None:
 
 def test_a_full_disk_is_reported(rows: Path, folder: Path) -> None:
     """A small file system, where this process may mount one."""
-    small = folder / "small"
-    small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(small)], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("needs to mount a tmpfs")
+    small = mounted(folder / "small", "40k")
     try:
         for place in (("--out", "small/out.zarr"), ("--out", "o.zarr", "--checkpoint", "small/c")):
             done = ended(begun(0, *SELECT, *place))
@@ -152,3 +261,28 @@ def test_a_full_disk_is_reported(rows: Path, folder: Path) -> None:
             assert [p.name for p in small.iterdir() if "out" in p.name] == []
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_full_disk_leaves_the_older_output(rows: Path, folder: Path) -> None:
+    assert ended(begun(0, *SELECT, "--out", "older.zarr")).code == 0
+    files = (p for p in (folder / "older.zarr").rglob("*") if p.is_file())
+    pages = sum(-(-p.stat().st_size // 4096) for p in files)
+    small = mounted(folder / "small", f"{4 * pages * 3 // 2}k")
+    try:
+        shutil.copytree("older.zarr", small / "out.zarr")
+        before = contents(small)
+        done = ended(begun(0, *SELECT, "--out", "small/out.zarr", "--overwrite"))
+        assert done.code == 1, done
+        assert "No space left on device" in done.err
+        assert contents(small) == before
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def mounted(place: Path, size: str) -> Path:
+    """A file system of so many bytes, where this process may mount one."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("needs to mount a tmpfs")
+    return place

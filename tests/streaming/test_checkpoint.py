@@ -16,6 +16,8 @@ from kmufs_stream import (
     LanczosOptions,
     Matrix,
     RequestError,
+    Screening,
+    Selection,
     decompose,
     open_matrix,
     reader,
@@ -82,6 +84,50 @@ def test_resumed_from_anywhere_it_is_bit_equal(table: Path, tmp_path: Path, meth
         assert not folder.exists()
         if after > 60:
             assert len(again.reads) < reads - after / 2
+
+
+def test_resumed_with_samples_left_out(tmp_path: Path) -> None:
+    X = planted(1500, 30, k=5)
+    X[np.random.default_rng(3).integers(0, 1500, 40), 7] = np.nan
+    table = write_bare(tmp_path / "gaps.zarr", X, chunks=(15, 30))
+    screening = Screening(missing="drop-samples")
+    expected = select(table, 3, 5, screening=screening)
+    broken_off(table, tmp_path / "kept", 80, screening=screening)
+    found = select(table, 3, 5, screening=screening, checkpoint=tmp_path / "kept", resume=True)
+    assert len(found.factor.features.dropped) == len(np.flatnonzero(np.isnan(X).any(axis=1)))
+    assert same_bits(found.factor, expected.factor)
+    assert_same_choice(found, expected)
+
+
+def assert_same_choice(found: Selection, expected: Selection) -> None:
+    for name in ("selected", "scores", "ranks"):
+        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+    assert found.objective == expected.objective
+
+
+@pytest.mark.parametrize("solver", ["admm", "consensus"])
+def test_a_resumed_selection_is_the_same(table: Path, tmp_path: Path, solver: str) -> None:
+    expected = select(table, 3, 5, solver=solver)
+    broken_off(table, tmp_path / "kept", 80)
+    found = select(table, 3, 5, solver=solver, checkpoint=tmp_path / "kept", resume=True)
+    assert_same_choice(found, expected)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_chunks_are_listed_at_the_start_and_at_the_end(
+    table: Path, tmp_path: Path, written: bool
+) -> None:
+    matrix, listed = open_matrix(table), []
+
+    def inventory() -> list[str]:
+        listed.append(None)
+        return matrix.inventory()
+
+    counting = dataclasses.replace(matrix, inventory=inventory)
+    select(counting, 3, 5, out=tmp_path / "out.zarr" if written else None)
+    assert len(listed) == 2
+    decompose(counting, 3, out=tmp_path / "factor.zarr" if written else None)
+    assert len(listed) == 4
 
 
 def test_several_breaks_in_one_run(table: Path, tmp_path: Path) -> None:

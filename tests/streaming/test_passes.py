@@ -20,7 +20,7 @@ from kmufs_stream import decompose, open_matrix, plan_selection
 from kmufs_stream.progress import Advanced, Event
 from kmufs_stream.streaming import plan as planning
 from kmufs_stream.streaming.kernels import Gram
-from kmufs_stream.streaming.passes import StoppedError, fold_partition, run_pass
+from kmufs_stream.streaming.passes import StoppedError, fold_partition, fold_run, run_pass
 from kmufs_stream.streaming.scaling import Scaling
 
 
@@ -83,6 +83,13 @@ def test_tree_depends_on_the_number_of_partitions_alone(partitions: int) -> None
     assert tree.count(".") == partitions
     depth = max(tree[:i].count("(") - tree[:i].count(")") for i in range(len(tree)))
     assert depth <= partitions.bit_length()
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_a_run_of_partitions_is_merged_as_by_the_tree(partitions: int) -> None:
+    pieces = cut(2 * partitions, 2)
+    expected = run_pass(Shape(), Numbers(), pieces, threads=1)
+    assert fold_run(Shape(), Numbers(), pieces, bool) == expected
 
 
 def test_gram_is_bit_equal_for_any_number_of_threads() -> None:

@@ -17,6 +17,7 @@ from kmufs_stream.streaming import plan as planning
 from kmufs_stream.streaming.plan import (
     MAX_PARTITIONS,
     MB,
+    ClusterSize,
     Cost,
     Demand,
     Plan,
@@ -313,3 +314,15 @@ def test_subset_is_written_in_whole_source_chunks() -> None:
     assert plan.output_chunk_rows % 777 == 0
     assert plan.output_bytes == 10**6 * 50 * 4
     assert plan_of(table_of(), memory=100 * GB, h=50).output_bytes == 0
+
+
+def test_what_a_source_holds_counts_in_each_worker() -> None:
+    cluster = ClusterSize(workers=3, threads=2, memory=None)
+    table = table_of()
+    holding = dataclasses.replace(table, held_bytes=GB)
+    plain, held = (plan_of(t, memory="30GB", cluster=cluster) for t in (table, holding))
+    assert held.worker_peak == plain.worker_peak + GB
+    small = ClusterSize(workers=3, threads=2, memory=plain.worker_peak * 2)
+    assert plan_of(table, memory="30GB", cluster=small).worker_peak == plain.worker_peak
+    with pytest.raises(RequestError, match="A worker with 2 threads needs"):
+        plan_of(dataclasses.replace(table, held_bytes=4 * GB), memory="30GB", cluster=small)

@@ -72,7 +72,8 @@ def sweep(
 ) -> None:
     """Choose features for many K, H and solvers from one factor, and show what each explains.
 
-    DATA may be what decompose wrote, of which nothing is read; other data are read once.
+    DATA may be what decompose wrote, of which nothing is read; other data are read once, by this
+    machine: on a cluster, decompose first.
     """
     from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
