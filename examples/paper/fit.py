@@ -1,0 +1,24 @@
+"""What the iterative baselines return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Scores of the features, and how they came about.
+
+    Attributes
+    ----------
+    scores : (p,) 2-norms of the rows of the weights; high is good.
+    indicators : (n, k) Y at the end.
+    objective : (iterations,) what is minimised, penalty included, after each iteration.
+    """
+
+    scores: NDArray[np.float64]
+    indicators: NDArray[np.float64]
+    objective: NDArray[np.float64]

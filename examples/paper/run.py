@@ -1,0 +1,107 @@
+"""The experiments of "K-means Derived Unsupervised Feature Selection using Improved ADMM".
+
+python examples/paper/run.py SETS FIGURES [--quick]
+
+SETS holds .npz files with X (samples x features) and y (class labels). Prints tables 3 and 4
+beside the printed numbers and draws figures 2, 3 and 4 into the folder FIGURES.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import figures
+from labelled import Float, Labelled, load
+from printed import ACCURACY, NMI, printed
+from protocol import FULL, QUICK, Best, Judge, Scale, methods
+
+Results = dict[str, dict[str, Best]]  # by method, then by set
+
+
+def compare(sets: Sequence[Labelled], scale: Scale) -> Results:
+    """Every method on every set."""
+    results: Results = {}
+    for data in sets:
+        judge = Judge(data, scale.runs)
+        for method, choices in methods(data, scale).items():
+            began = time.perf_counter()
+            results.setdefault(method, {})[data.name] = judge.best(choices(), scale.sizes)
+            say(f"{data.name}: {method}, {time.perf_counter() - began:.0f} s")
+    return results
+
+
+def table(
+    title: str, results: Results, numbers: dict[str, str], measure: Callable[[Best], Float]
+) -> str:
+    """Markdown: methods by sets, each cell mean ± deviation and, in brackets, what is printed."""
+    names = list(next(iter(results.values())))
+    lines = [f"| {title} | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for method, by_set in results.items():
+        cells = []
+        for name, best in by_set.items():
+            found, print_ = measure(best), printed(numbers, name, method)
+            cells.append(f"{found.mean():.1f} ± {found.std():.2f}")
+            if print_ is not None:
+                cells[-1] += f" ({print_})"
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def draw(sets: Sequence[Labelled], scale: Scale, folder: Path) -> None:
+    """The three figures, where the paper's sets for them are there, and what they show."""
+
+    def named(*names: str) -> list[Labelled]:
+        return [data for data in sets if data.name.startswith(names)]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for data in named("DNA"):
+        quadratic, bilinear = figures.blow_up(data, folder / "figure2.png")
+        print(
+            f"\nFigure 2: largest ||V||_F in {figures.ITERATIONS} iterations on {data.name}: "
+            f"{quadratic.norms.max():.1e} quadratic, {bilinear.norms.max():.3f} bi-linear"
+        )
+    for data in named("MicroMass"):
+        sizes = scale.sizes[:: max(len(scale.sizes) // 2, 1)]
+        print(f"\nFigure 3: ACC / NMI in % on {data.name}, h = {', '.join(map(str, sizes))}")
+        found = figures.sensitivity(data, sizes, scale.runs, folder / "figure3.png")
+        for parameter, by_value in found.items():
+            for value, means in by_value.items():
+                cells = ", ".join(f"{accuracy:.1f} / {nmi:.1f}" for accuracy, nmi in means)
+                print(f"{parameter} = {value:g}: {cells}")
+    shown = named("MicroMass", "HARS")
+    if shown:
+        print(f"\nFigure 4: -Tr(S^T A S) / n at h = {figures.CONVERGENCE_H}")
+        for name, course in figures.convergence(shown, folder / "figure4.png").items():
+            print(f"{name}: {course[0]:.2f} at first, {course[-1]:.2f} after {len(course)}")
+
+
+def say(message: str) -> None:
+    """Progress, beside the results."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Print the tables, draw the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sets", type=Path, help="folder of .npz files with X and y")
+    parser.add_argument("figures", type=Path, help="folder for the figures")
+    parser.add_argument("--quick", action="store_true", help="500 samples, 3 runs, small grids")
+    asked = parser.parse_args()
+    scale = QUICK if asked.quick else FULL
+    sets = [load(path, scale.samples) for path in sorted(asked.sets.glob("*.npz"))]
+    if not sets:
+        parser.error(f"no .npz file in {asked.sets}")
+    draw(sets, scale, asked.figures)
+    results = compare(sets, scale)
+    print("\n" + table("Table 3: ACC, %", results, ACCURACY, lambda best: best.accuracy))
+    print("\n" + table("Table 4: NMI, %", results, NMI, lambda best: best.nmi))
+
+
+if __name__ == "__main__":
+    main()
