@@ -52,7 +52,7 @@ def neighbour_graph(Z: Float) -> Graph:
     similarity = scipy.sparse.csr_array(squares.maximum(squares.T))
     # A sample far from all others keeps a weight that its degree can be divided by.
     similarity.data = np.maximum(similarity.data, 1e-12)
-    degrees = np.asarray(similarity.sum(axis=1)).ravel()
+    degrees: Float = similarity @ np.ones(len(Z))
     scale = scipy.sparse.diags_array(1 / np.sqrt(degrees))
     return Graph(similarity, degrees, scipy.sparse.csr_array(scale @ similarity @ scale))
 

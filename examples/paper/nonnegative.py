@@ -21,13 +21,13 @@ BLUR = 0.2  # added to the first indicators: a product cannot leave 0
 
 def blurred(Y: Float) -> Float:
     """Orthonormal indicators (n, k), moved away from 0, with columns of unit length."""
-    Y = (Y > 0) + BLUR
-    return np.asarray(Y / np.linalg.norm(Y, axis=0))
+    moved = (Y > 0) + BLUR
+    return np.asarray(moved / np.linalg.norm(moved, axis=0))
 
 
 def row_norms(R: Float) -> Float:
     """Smoothed 2-norms of the rows: (||r||^2 + TINY^2)^1/2."""
-    return np.sqrt(np.einsum("ij,ij->i", R, R) + TINY**2)
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", R, R) + TINY**2))
 
 
 def penalty(Y: Float) -> float:

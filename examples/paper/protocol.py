@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from eufs import eufs
+from fit import Fit
 from graph import indicators
 from kmufs_stream import AdmmOptions, select
 from kmufs_stream.measures import agreement
@@ -76,7 +77,7 @@ def methods(data: Labelled, scale: Scale) -> dict[str, Callable[[], Iterator[Cho
     def laplacian() -> Iterator[Choice]:
         yield by_score(-laplacian_scores(Z, data.graph))
 
-    def fitted(fit: Callable[..., object]) -> Callable[[], Iterator[Choice]]:
+    def fitted(fit: Callable[..., Fit]) -> Callable[[], Iterator[Choice]]:
         def each() -> Iterator[Choice]:
             Y = indicators(data.graph, data.k)
             for alpha, beta in product(grid, grid):
