@@ -48,4 +48,4 @@ def eufs(
             + beta * float(norms.sum())
             + penalty(Y)
         )
-    return Fit(np.linalg.norm(V, axis=1), Y, np.array(objective))
+    return Fit(V, Y, np.array(objective))

@@ -10,15 +10,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Scores of the features, and how they came about.
+    """Weights of the features, and how they came about.
 
     Attributes
     ----------
-    scores : (p,) 2-norms of the rows of the weights; high is good.
+    weights : (p, k), whose rows are sparse.
     indicators : (n, k) Y at the end.
     objective : (iterations,) what is minimised, penalty included, after each iteration.
     """
 
-    scores: NDArray[np.float64]
+    weights: NDArray[np.float64]
     indicators: NDArray[np.float64]
     objective: NDArray[np.float64]
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """(p,) 2-norms of the rows of the weights; high is good."""
+        return np.asarray(np.linalg.norm(self.weights, axis=1))

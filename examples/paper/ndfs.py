@@ -39,4 +39,4 @@ def ndfs(
         Y = towards(Y, (1 + alpha) * Y, graph.normalised @ Y, alpha * fitted)
         misfit = alpha * np.linalg.norm(fitted - Y) ** 2
         objective.append(graph.roughness(Y) + misfit + beta * float(norms.sum()) + penalty(Y))
-    return Fit(np.linalg.norm(W, axis=1), Y, np.array(objective))
+    return Fit(W, Y, np.array(objective))

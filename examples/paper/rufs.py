@@ -59,4 +59,4 @@ def rufs(
             + beta * float(norms.sum())
             + penalty(Y)
         )
-    return Fit(np.linalg.norm(W, axis=1), Y, np.array(objective))
+    return Fit(W, Y, np.array(objective))
