@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from examples.paper.literal_admm import Course, admm
+from examples.paper.protocol import Judge, by_solver, paper_options
+from examples.paper.sets import Float, Labelled
 from kmufs_stream import select
-from labelled import Float, Labelled
-from literal_admm import Course, admm
-from protocol import Judge, by_solver, paper_options
 
 MU0 = (1e-6, 1e-3, 1.0, 1e3, 1e6)
 RHO = (1.0001, 1.01, 1.1, 10.0, 100.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from graph import Graph
+from examples.paper.graph import Graph
 
 Float = NDArray[np.float64]
 

@@ -1,14 +1,14 @@
 """NDFS: Li, Yang, Liu, Zhou and Lu, "Unsupervised feature selection using nonnegative spectral
-analysis" (2012), in the form of the paper's equation (28)."""
+analysis" (2012), in the paper's form."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fit import Fit
-from graph import Graph
-from nonnegative import blurred, penalty, ridge, row_norms, towards
+from examples.paper.fit import Fit
+from examples.paper.graph import Graph
+from examples.paper.nonnegative import blurred, penalty, ridge, row_norms, towards
 
 Float = NDArray[np.float64]
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 from sklearn.cluster import KMeans
 
-from eufs import eufs
-from fit import Fit
-from graph import indicators
+from examples.paper.eufs import eufs
+from examples.paper.fit import Fit
+from examples.paper.graph import indicators
+from examples.paper.laplacian_score import laplacian_scores
+from examples.paper.ndfs import ndfs
+from examples.paper.rufs import rufs
+from examples.paper.sets import Float, Index, Labelled
+from examples.paper.sf2sog import sf2sog
 from kmufs_stream import AdmmOptions, select
 from kmufs_stream.measures import agreement
-from labelled import Float, Index, Labelled
-from laplacian_score import laplacian_scores
-from ndfs import ndfs
-from rufs import rufs
 
 Choice = Callable[[int], Index]
 """From h to the h columns of Z that are chosen."""
@@ -32,7 +34,7 @@ class Scale:
     samples : most samples of a set; None for all of them.
     sizes : numbers of features h.
     runs : K-means starts.
-    grid : values of each parameter of NDFS, RUFS and EUFS.
+    grid : values of each parameter of NDFS, RUFS, EUFS and SF2SOG.
     """
 
     samples: int | None
@@ -41,8 +43,12 @@ class Scale:
     grid: tuple[float, ...]
 
 
-FULL = Scale(None, (50, 100, 150, 200, 250, 300), 20, (1e-2, 1.0, 1e2))
-QUICK = Scale(500, (50, 100), 3, (1e-2, 1e2))
+PAPER_SIZES, PAPER_GRID = (50, 100, 150, 200, 250, 300), (1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)
+SCALES = {
+    "quick": Scale(500, (50, 100), 3, (1e-2, 1e2)),
+    "default": Scale(None, PAPER_SIZES, 20, (1e-2, 1e2)),
+    "paper": Scale(None, PAPER_SIZES, 20, PAPER_GRID),
+}
 
 
 def paper_options(data: Labelled, mu0: float = 0.1, rho: float = 1.05) -> AdmmOptions:
@@ -90,6 +96,14 @@ def methods(data: Labelled, scale: Scale) -> dict[str, Callable[[], Iterator[Cho
         for beta in grid:
             yield by_score(eufs(Z, data.graph, Y, beta=beta).scores)
 
+    def projected(lambda_: float, gamma: float) -> Choice:
+        fit = partial(sf2sog, Z, data.graph, data.k, lambda_=lambda_, gamma=gamma)
+        return lambda h: fit(h).selected
+
+    def flexible() -> Iterator[Choice]:
+        for lambda_, gamma in product(grid, grid):
+            yield projected(lambda_, gamma)
+
     def solver(name: str, options: AdmmOptions | None = None) -> Callable[[], Iterator[Choice]]:
         return lambda: iter([by_solver(data, name, options)])
 
@@ -105,6 +119,7 @@ def methods(data: Labelled, scale: Scale) -> dict[str, Callable[[], Iterator[Cho
         "NDFS": fitted(ndfs),
         "RUFS": fitted(rufs),
         "EUFS": embedded,
+        "SF2SOG": flexible,
         "K-means UFS (admm)": solver("admm", paper_options(data)),
         "exact": solver("exact"),
         "css": solver("css"),

@@ -1,14 +1,14 @@
-"""RUFS: Qian and Zhai, "Robust unsupervised feature selection" (2013), in the form of the paper's
-equation (29)."""
+"""RUFS: Qian and Zhai, "Robust unsupervised feature selection" (2013), in the paper's
+form."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fit import Fit
-from graph import Graph
-from nonnegative import TINY, blurred, penalty, ridge, row_norms, towards
+from examples.paper.fit import Fit
+from examples.paper.graph import Graph
+from examples.paper.nonnegative import TINY, blurred, penalty, ridge, row_norms, towards
 
 Float = NDArray[np.float64]
 

@@ -2,9 +2,10 @@
 
 python tests/benchmarks/quality.py FOLDER
 
-FOLDER holds .npz files with X (samples x features) and y (class labels). Labels are used to judge
-alone; k is the number of classes. Chosen features are standardised and clustered by K-means from
-several starts; the mean accuracy (clusters matched to classes) and NMI are shown in percent.
+FOLDER holds .npz files with X (samples x features) and y (class labels), and AnnData files with the
+labels in obs, of which raw is taken where there is one. Labels are used to judge alone; k is the
+number of classes. Chosen features are standardised and clustered by K-means from several starts;
+the mean accuracy (clusters matched to classes) and NMI are shown in percent.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 from limits import show
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import issparse
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
@@ -43,11 +46,10 @@ Scores = NDArray[np.float64]  # accuracy and NMI in percent, one row per start
 class Labelled:
     """A labelled set, standardised, with its factor."""
 
-    def __init__(self, path: Path) -> None:
-        with np.load(path) as stored:
-            self.X = stored["X"].astype(np.float64)
-            self.y = stored["y"]
-        self.name = path.stem
+    def __init__(self, name: str, X: Any, y: Any) -> None:
+        self.name = name
+        self.X = (X.toarray() if issparse(X) else X).astype(np.float64)
+        self.y = np.unique(y, return_inverse=True)[1]
         self.k = len(np.unique(self.y))
         self.factor: Factor = decompose(self.X, self.k)
         features = self.factor.features
@@ -75,6 +77,20 @@ class Labelled:
         labels = min(runs, key=lambda run: run.inertia_).labels_
         parts = [self.Z[labels == c] for c in np.unique(labels)]
         return float(sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts))
+
+
+def load(folder: Path, labels: str) -> list[Labelled]:
+    """The labelled sets of a folder, by name; AnnData without that column of obs is passed over."""
+    sets = []
+    for path in folder.glob("*.npz"):
+        with np.load(path) as stored:
+            sets.append(Labelled(path.stem, stored["X"], stored["y"]))
+    for path in folder.glob("*.h5ad"):
+        cells = anndata.read_h5ad(path)
+        if labels in cells.obs:
+            X = cells.X if cells.raw is None else cells.raw.X
+            sets.append(Labelled(path.stem, X, cells.obs[labels].to_numpy()))
+    return sorted(sets, key=lambda data: data.name)
 
 
 def _random(seed: int) -> Callable[[Labelled, int], Index]:
@@ -174,12 +190,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="holds .npz files with X and y")
+    parser.add_argument("folder", type=Path, help="holds .npz and .h5ad files")
+    parser.add_argument("--labels", default="bulk_labels", help="the column of obs with the labels")
     parser.add_argument("--starts", type=int, default=10, help="K-means starts")
     asked = parser.parse_args()
-    sets = [Labelled(path) for path in sorted(asked.folder.glob("*.npz"))]
+    sets = load(asked.folder, asked.labels)
     if not sets:
-        parser.error(f"no .npz file in {asked.folder}")
+        parser.error(f"no labelled set in {asked.folder}")
     table(sets, asked.starts)
     protocol(sets, ["admm", "css", "consensus"])
 

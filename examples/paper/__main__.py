@@ -1,9 +1,9 @@
 """The experiments of "K-means Derived Unsupervised Feature Selection using Improved ADMM".
 
-python examples/paper/run.py SETS FIGURES [--quick]
+    python -m examples.paper SETS... [--figures FOLDER] [--scale quick|default|paper]
 
-SETS holds .npz files with X (samples x features) and y (class labels). Prints tables 3 and 4
-beside the printed numbers and draws figures 2, 3 and 4 into the folder FIGURES.
+SETS are .npz files with X (samples x features) and y (class labels), or folders of them. Prints
+tables 3 and 4 beside the printed numbers and draws figures 2, 3 and 4 into FOLDER.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import figures
-from labelled import Float, Labelled, load
-from printed import ACCURACY, NMI, printed
-from protocol import FULL, QUICK, Best, Judge, Scale, methods
+from examples.paper import figures
+from examples.paper.printed import ACCURACY, NMI, printed
+from examples.paper.protocol import SCALES, Best, Judge, Scale, methods
+from examples.paper.sets import Float, Labelled, load
 
 Results = dict[str, dict[str, Best]]  # by method, then by set
 
@@ -89,14 +89,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sets", type=Path, help="folder of .npz files with X and y")
-    parser.add_argument("figures", type=Path, help="folder for the figures")
-    parser.add_argument("--quick", action="store_true", help="500 samples, 3 runs, small grids")
+    parser.add_argument("sets", type=Path, nargs="+", help=".npz files, or folders of them")
+    parser.add_argument("--figures", type=Path, default=Path("figures"), help="folder for figures")
+    parser.add_argument("--scale", choices=SCALES, default="default", help="how much is run")
     asked = parser.parse_args()
-    scale = QUICK if asked.quick else FULL
-    sets = [load(path, scale.samples) for path in sorted(asked.sets.glob("*.npz"))]
-    if not sets:
-        parser.error(f"no .npz file in {asked.sets}")
+    scale = SCALES[asked.scale]
+    files = [f for path in asked.sets for f in (path.glob("*.npz") if path.is_dir() else [path])]
+    if not files:
+        parser.error(f"no .npz file in {', '.join(map(str, asked.sets))}")
+    sets = [load(path, scale.samples) for path in sorted(files, key=lambda path: path.stem)]
     draw(sets, scale, asked.figures)
     results = compare(sets, scale)
     print("\n" + table("Table 3: ACC, %", results, ACCURACY, lambda best: best.accuracy))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph import Graph, neighbour_graph
+from examples.paper.graph import Graph, neighbour_graph
 from kmufs_stream import Factor, decompose
 
 Float = NDArray[np.float64]
