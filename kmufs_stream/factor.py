@@ -31,6 +31,26 @@ class RowSample:
 
 
 @dataclass(frozen=True)
+class TiedComponents:
+    """Neighbouring components, the k-th and the next among them, that the factor cannot tell apart.
+
+    Any k-dimensional subspace that takes some of theirs is as good: scores are not unique.
+
+    Attributes
+    ----------
+    first, last : their numbers, counted from 1; ``last`` may only be the last that there is.
+    within : eigenvalues of neighbours among them differ by no more, which is no more than they
+        may be wrong by.
+    try_k : the nearest k, below and above, that take none or all of them; empty if there are none.
+    """
+
+    first: int
+    last: int
+    within: float
+    try_k: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Leading:
     """The leading r components of Z = Q S P^T, the standardised data, and how far to trust them.
 
@@ -135,16 +155,38 @@ class Factor(Leading):
         return score_tolerance(self.precision)
 
     @property
-    def rank(self) -> int:
-        """Components that stand above rounding: no k beyond this is answered.
+    def rounding(self) -> float:
+        """What rounding makes of an eigenvalue.
 
         Rounding of block products moves each correlation by about eps, at random, and so
         eigenvalues by about sqrt(u) eps; the eigenproblem adds u eps_64 lambda_1 at most.
         """
-        values, u = self.eigenvalues, len(self.components)
+        u = len(self.components)
         products = 4 * np.sqrt(u) * float(np.finfo(self.precision).eps)
-        rounding = products + u * float(np.finfo(np.float64).eps) * values[0]
-        return int((values > rounding).sum())
+        return float(products + u * np.finfo(np.float64).eps * self.eigenvalues[0])
+
+    @property
+    def rank(self) -> int:
+        """Components that stand above rounding: no k beyond this is answered."""
+        return int((self.eigenvalues > self.rounding).sum())
+
+    def tied_components(self, k: int) -> TiedComponents | None:
+        """The components that tie with the k-th where the next one does, or None.
+
+        Neighbours tie if their eigenvalues differ by no more than both may be wrong by: each by
+        rounding and by its residual, within which of a Ritz value an eigenvalue lies.
+        """
+        values, errors = self.eigenvalues, self.rounding + self.residuals
+        within = errors[:-1] + errors[1:]
+        tied = values[:-1] - values[1:] <= within
+        if k >= len(values) or not tied[k - 1]:
+            return None
+        apart = np.flatnonzero(~tied) + 1  # numbers of components that do not tie with the next
+        first = int(apart[apart < k].max(initial=0)) + 1
+        last = int(apart[apart > k].min(initial=len(values)))
+        whole = last < len(values) or last == len(self.components)
+        try_k = [first - 1] * (first > 1) + [last] * (whole and last <= self.rank)
+        return TiedComponents(first, last, float(within[first - 1 : last - 1].max()), tuple(try_k))
 
 
 def components_for(k: int, usable: int) -> int:

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import Factor, TiedComponents
 from kmufs_stream.solvers import Solution
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
@@ -93,6 +93,11 @@ class Selection:
         """What the solver maximises, at this choice; see the solver's docstring."""
         return self.solution.solver_objective
 
+    @property
+    def tied_components(self) -> TiedComponents | None:
+        """Where the k-th component and the next tie, so that the scores are not unique; or None."""
+        return self.factor.tied_components(self.k)
+
     @cached_property
     def dataset(self) -> xr.Dataset:
         """The result's root: selected columns, lazily read, with scores and provenance."""
@@ -109,6 +114,7 @@ class Selection:
     def summary(self) -> dict[str, Any]:
         """The result in plain JSON types; the keys are listed in docs/output.md."""
         solution, features = self.solution, self.factor.features
+        tied = self.tied_components
         return {
             "selected": self.selected.tolist(),
             "labels": self.labels,
@@ -122,6 +128,7 @@ class Selection:
                 None if solution.primal_residuals is None else list(solution.primal_residuals)
             ),
             "ambiguous": self.ambiguous.tolist(),
+            "tied_components": None if tied is None else vars(tied) | {"try_k": list(tied.try_k)},
             "kept": self.kept.tolist(),
             "k": self.k,
             "h": self.h,
@@ -154,7 +161,7 @@ class Selection:
 
 def _attributes(result: Selection) -> dict[str, Any]:
     factor, solution = result.factor, result.solution
-    features = factor.features
+    features, tied = factor.features, result.tied_components
     return {
         "k": result.k,
         "h": result.h,
@@ -166,6 +173,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "iterations": solution.iterations,
         "converged": int(solution.converged),
         "ambiguous": len(result.ambiguous),
+        "tied_components": 0 if tied is None else tied.last - tied.first + 1,
         "method": factor.method,
         "precision": factor.precision,
         "transforms": ", ".join(result.matrix.transforms),

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 import zarr
+from scipy.linalg import hadamard
 
 from kmufs_stream import Factor, Matrix
 from kmufs_stream.solvers import feature_scores
@@ -164,3 +165,9 @@ def same_bits(a: Factor, b: Factor) -> bool:
         assert b.correlation is not None
         pairs.append((a.correlation, b.correlation))
     return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in pairs)
+
+
+def tied_table(copies: tuple[int, ...], n: int = 64) -> npt.NDArray[Any]:
+    """Uncorrelated columns of -1 and 1, each so many times: these are its eigenvalues, too."""
+    columns = hadamard(n)[:, 1 : len(copies) + 1]
+    return np.repeat(columns, copies, axis=1).astype(np.float64)

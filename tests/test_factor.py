@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from helpers import planted
+from helpers import planted, tied_table
 
 from kmufs_stream import RequestError, decompose
 from kmufs_stream.factor import components_for, orient_columns, score_tolerance
@@ -53,3 +53,40 @@ def test_rank_counts_what_stands_above_rounding() -> None:
     )
     assert low.rank == 3
     np.testing.assert_allclose(low.eigenvalues, [3, 1, 1e-3, 1e-20, 0])
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("method", ["gram", "tsqr", "lanczos"])
+def test_eigenvalues_that_tie_with_the_k_th_are_told(method: str, precision: str) -> None:
+    factor = decompose(tied_table((5, 3, 3, 3, 2, 1)), 4, method=method, precision=precision)
+    np.testing.assert_allclose(factor.eigenvalues, [5, 3, 3, 3, 2, 1, 0, 0, 0], atol=1e-5)
+    for k in (1, 4, 5, 6):
+        assert factor.tied_components(k) is None
+    for k in (2, 3):
+        tied = factor.tied_components(k)
+        assert tied is not None
+        assert (tied.first, tied.last, tied.try_k) == (2, 4, (1, 4))
+        assert 0 < tied.within < (1e-4 if precision == "float32" else 1e-12)
+
+
+def test_eigenvalues_that_only_float64_separates_tie_in_float32() -> None:
+    # Two pairs of features, whose correlations differ in the seventh digit.
+    noise = 1e-3 * tied_table((1,) * 6)[:, 2:6] * [1, 1, 1 + 5e-5, 1 + 5e-5]
+    X = tied_table((2, 2)) + noise
+    exact = np.linalg.eigvalsh(np.corrcoef(X.T))[::-1]
+    assert 1e-11 < exact[0] - exact[1] < 1e-9
+    assert decompose(X, 1, precision="float64").tied_components(1) is None
+    assert decompose(X, 1, precision="float32").tied_components(1) is not None
+
+
+def test_all_features_tie_where_none_is_related_to_another() -> None:
+    factor = decompose(tied_table((1,) * 12), 2)
+    tied = factor.tied_components(2)
+    assert tied is not None
+    # Five of twelve components are kept: where the tie ends is not known.
+    assert (tied.first, tied.last, tied.try_k) == (1, 5, ())
+    whole = decompose(tied_table((1,) * 4), 2)
+    tied = whole.tied_components(2)
+    assert tied is not None
+    assert (tied.first, tied.last, tied.try_k) == (1, 4, (4,))
+    assert whole.tied_components(4) is None

@@ -11,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from helpers import counted, every_score, labelled, planted, write_bare
+from helpers import counted, every_score, labelled, planted, tied_table, write_bare
 from reference import assert_optimal, reference
 
 from kmufs_stream import (
@@ -77,6 +77,16 @@ def test_ties_go_to_the_lower_index_and_are_counted() -> None:
         assert chosen.selected.tolist() == [best]
         assert chosen.ambiguous.tolist() == [best, best + 12]
         assert len(select(whole.astype(dtype), 3, 2, solver="exact").ambiguous) == 0
+
+
+def test_scores_that_are_not_unique_are_told(tmp_path: Path) -> None:
+    X = tied_table((3, 2, 2, 1))
+    chosen = select(X, 2, 3, solver="exact", out=tmp_path / "tied.zarr")
+    told = json.loads(json.dumps(chosen.summary()))["tied_components"]
+    assert told == {"first": 2, "last": 3, "within": told["within"], "try_k": [1, 3]}
+    assert chosen.dataset.attrs["tied_components"] == 2
+    for k in (1, 3):
+        assert select(X, k, 3, solver="exact").summary()["tied_components"] is None
 
 
 def test_summary_is_json() -> None:

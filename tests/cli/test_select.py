@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 import zarr
 from conftest import Run, environment
-from helpers import planted, write_bare, write_xarray
+from helpers import planted, tied_table, write_bare, write_xarray
 
 from kmufs_stream import select
 
@@ -31,6 +31,7 @@ KEYS: dict[str, Any] = {
     "converged": bool,
     "primal_residuals": (list, type(None)),
     "ambiguous": list,
+    "tied_components": (dict, type(None)),
     "solver": str,
     "method": str,
     "passes": int,
@@ -132,6 +133,16 @@ def test_ties_at_the_cutoff_are_told(cli: Cli, folder: Path) -> None:
     shown = cli("select", "twins.zarr", "--k", 2, "--h", 3, "--solver", "exact")
     assert "ambiguous" in shown.out
     assert "2 features score the same at the cutoff" in shown.words()
+
+
+def test_scores_that_are_not_unique_are_told(cli: Cli, folder: Path) -> None:
+    write_bare(folder / "tied.zarr", tied_table((3, 2, 2, 1)))
+    arguments = ("select", "tied.zarr", "--h", 3, "--solver", "exact", "--overwrite")
+    told = cli(*arguments, "--k", 2).words()
+    assert "eigenvalues 2 to 3 differ by less than" in told
+    assert "the leading 2 components, and so the scores, are not unique" in told
+    assert "try --k 1 or 3" in told
+    assert "not unique" not in cli(*arguments, "--k", 3).words()
 
 
 def test_an_output_is_replaced_on_request_only(cli: Cli, table: Path) -> None:

@@ -228,6 +228,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
                 "them are chosen is arbitrary",
             )
         )
+    if summary["tied_components"] is not None:
+        rows.append(("not unique", _tied(summary["k"], summary["tied_components"])))
     if not summary["settled"]:
         rows.append(
             (
@@ -245,6 +247,15 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     ]
     rows += [(what, path) for what, path in _outputs(summary) if path is not None]
     return rows
+
+
+def _tied(k: int, tied: dict[str, Any]) -> str:
+    instead = " or ".join(map(str, tied["try_k"]))
+    return (
+        f"eigenvalues {tied['first']} to {tied['last']} differ by less than {tied['within']:.1g} "
+        f"from one to the next: the leading {k} components, and so the scores, are not unique"
+        + (f"; try --k {instead}" if instead else "")
+    )
 
 
 def _missing(summary: dict[str, Any]) -> str:
