@@ -21,6 +21,7 @@ from examples.paper.graph import Graph
 Float = NDArray[np.float64]
 
 SETTLED = 1e-3  # share of the objective by which it must still fall
+NOTHING = 1e-15  # an objective that is this share of lambda ||Z||_F^2 is rounding
 SUBSPACE_STEPS = 20
 
 
@@ -45,7 +46,7 @@ class Projection:
 
 
 def sf2sog(
-    Z: Float, graph: Graph, k: int, h: int, *, lambda_: float, gamma: float, iterations: int = 10
+    Z: Float, graph: Graph, k: int, h: int, *, lambda_: float, gamma: float, iterations: int = 5
 ) -> Projection:
     """min Tr(Y^T L_G Y) + lambda ||Z W - Y||_F^2 + gamma ||G - S||_F^2, W^T W = I with h rows.
 
@@ -61,6 +62,7 @@ def sf2sog(
     similarity = graph.similarity.toarray() / graph.degrees[:, None]
     smooth, B = without_embedding(Z, similarity, lambda_)
     chosen = first_rows(B, k, h)
+    nothing = NOTHING * lambda_ * float(np.vdot(Z, Z))
     objective: list[float] = []
     while True:
         W, chosen = least_subspace(B, k, chosen)
@@ -73,7 +75,7 @@ def sf2sog(
             + gamma * float(np.linalg.norm(G - similarity) ** 2)
         )
         settled = len(objective) > 1 and objective[-1] >= (1 - SETTLED) * objective[-2]
-        if settled or len(objective) == iterations:
+        if settled or objective[-1] <= nothing or len(objective) == iterations:
             break
         smooth, B = without_embedding(Z, G, lambda_)
     return Projection(W, chosen, Y, G, np.array(objective))
