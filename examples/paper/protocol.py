@@ -46,7 +46,7 @@ class Scale:
 PAPER_SIZES, PAPER_GRID = (50, 100, 150, 200, 250, 300), (1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)
 SCALES = {
     "quick": Scale(500, (50, 100), 3, (1e-2, 1e2)),
-    "default": Scale(None, PAPER_SIZES, 20, (1e-2, 1.0, 1e2)),
+    "default": Scale(None, PAPER_SIZES, 20, (1e-2, 1e2)),
     "paper": Scale(None, PAPER_SIZES, 20, PAPER_GRID),
 }
 
