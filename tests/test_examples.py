@@ -18,6 +18,7 @@ def example(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.filterwarnings("ignore:The 'mode.chained_assignment' option")  # anndata on pandas 3.1
 def test_single_cell_finds_the_markers(tmp_path: Path) -> None:
     found = example("single_cell").main(tmp_path, cells=1200)
     assert found["markers"] > 0.9  # of all genes 4.5 percent
