@@ -36,7 +36,7 @@ def same(out: str, local: str) -> None:
     for group in (None, "all_features", "diagnostics"):
         a, b = (xr.open_zarr(s, group=group, chunks=None).load() for s in (out, local))
         for dataset in (a, b):
-            for key in ("source", "fingerprint"):
+            for key in ("source", "fingerprint", "command", "created"):
                 dataset.attrs.pop(key, None)
         xr.testing.assert_identical(a, b)
 
