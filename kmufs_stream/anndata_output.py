@@ -19,16 +19,19 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.output import check_output, new_output
+from kmufs_stream.places import Place, name_of
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.hdf5 import is_hdf5
 from kmufs_stream.zarr_io import written_quietly
 
 
-def check_anndata_output(out: Path, matrix: Matrix, inputs: list[Path], *, overwrite: bool) -> None:
-    """Refuse, before anything is computed, an output that cannot be written.
+def check_anndata_output(
+    out: Place, matrix: Matrix, inputs: list[Place], *, overwrite: bool
+) -> Path:
+    """The path to copy to; refuses, before anything is computed, what cannot be written.
 
-    Raises RequestError as ``check_output()`` does, where the source is no AnnData store, and where
-    the name promises the other format.
+    Raises RequestError as ``check_output()`` does, where the source is no AnnData store, where
+    either is not on this machine, and where the name promises the other format.
     """
     if matrix.feature_table is None:
         raise RequestError(
@@ -36,7 +39,16 @@ def check_anndata_output(out: Path, matrix: Matrix, inputs: list[Path], *, overw
             f"{matrix.source} is not an AnnData store, so there is none to copy.",
             "Leave out --anndata-out; --out writes the result for any source.",
         )
-    suffix = ".h5ad" if is_hdf5(Path(matrix.source)) else ".zarr"
+    for place in (matrix.place, out):
+        if place is not None and not isinstance(place, Path):
+            raise RequestError(
+                "not_local",
+                f"--anndata-out copies files, and {name_of(place)} is not on this machine.",
+                "Copy it here first, or leave out --anndata-out.",
+            )
+    assert isinstance(matrix.place, Path)
+    assert isinstance(out, Path)
+    suffix = ".h5ad" if is_hdf5(matrix.place) else ".zarr"
     if out.suffix != suffix:
         raise RequestError(
             "bad_output",
@@ -44,6 +56,7 @@ def check_anndata_output(out: Path, matrix: Matrix, inputs: list[Path], *, overw
             f"Give --anndata-out a name that ends in {suffix}.",
         )
     check_output(out, inputs, overwrite=overwrite)
+    return out
 
 
 def write_anndata(
@@ -55,7 +68,8 @@ def write_anndata(
     all. Raises BrokenError if writing fails.
     """
     assert matrix.feature_table is not None
-    source = Path(matrix.source)
+    source = matrix.place
+    assert isinstance(source, Path)
     with new_output(out, overwrite=overwrite) as partial:
         if is_hdf5(source):
             import h5py

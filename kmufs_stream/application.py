@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +17,7 @@ from kmufs_stream.decomposition import inputs_of, table_of
 from kmufs_stream.errors import RequestError
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.output import check_output
+from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import made_by
 from kmufs_stream.sources import Matrix, Rows, open_matrix
@@ -46,7 +45,7 @@ class Application:
     matched : by what they were found.
     """
 
-    output: Path
+    output: Place
     samples: int
     columns: NDArray[np.int64]
     labels: list[str | int | float | bool] | None
@@ -57,7 +56,7 @@ class Application:
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
         return {
-            "output": str(self.output),
+            "output": name_of(self.output),
             "samples": self.samples,
             "h": len(self.columns),
             "columns": self.columns.tolist(),
@@ -71,13 +70,14 @@ class Application:
 
 
 def apply(
-    result: str | os.PathLike[str],
+    result: PlaceLike,
     data: Any,
     *,
-    out: str | os.PathLike[str],
+    out: PlaceLike,
     overwrite: bool = False,
     memory: str | int | None = None,
     threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> Application:
@@ -91,7 +91,7 @@ def apply(
         the number of features that were selected from.
     out : store to write: the columns in the order of ``result``, as they are stored in ``data``,
         with its coordinates, and ``score`` and ``rank`` of ``result``.
-    memory, threads : see :func:`kmufs_stream.decompose`.
+    memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
     command : the command line that asks for this, to be kept in the result with the date.
 
     Raises
@@ -103,10 +103,11 @@ def apply(
     Reads the data once, where they hold a chosen feature.
     """
     began = time.perf_counter()
-    target, source = Path(out), os.fspath(result)
-    root, every = read_selection(source)
-    matrix = open_matrix(data)
-    check_output(target, [Path(source), *inputs_of(matrix)], overwrite=overwrite)
+    target, selection = place_of(out, storage_options), place_of(result, storage_options)
+    source = name_of(selection)
+    root, every = read_selection(selection)
+    matrix = open_matrix(data, storage_options=storage_options)
+    check_output(target, [selection, *inputs_of(matrix)], overwrite=overwrite)
     columns, matched = _find(root["feature_index"].values, every, matrix, source)
     demand = Demand(h=len(columns), copies=True, memory=memory, threads=threads)
     plan = make_plan(table_of(matrix), {"copy": lambda rows, itemsize: FREE}, demand)

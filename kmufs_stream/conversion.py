@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError
 from kmufs_stream.formats.csv import open_csv
@@ -18,6 +21,7 @@ from kmufs_stream.formats.netcdf import write_netcdf
 from kmufs_stream.formats.npy import open_npy
 from kmufs_stream.formats.parquet import open_parquet
 from kmufs_stream.output import check_output, new_zarr
+from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources.convertible import INSIDE, SUFFIXES, kind_of
 from kmufs_stream.streaming.memory import peak_memory
@@ -37,7 +41,7 @@ class Conversion:
     sizes : of its dimensions, by name.
     """
 
-    output: Path
+    output: Place
     format: str
     sizes: dict[str, int]
     seconds: float
@@ -45,7 +49,7 @@ class Conversion:
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
         return {
-            "output": str(self.output),
+            "output": name_of(self.output),
             "format": self.format,
             "sizes": self.sizes,
             "seconds": {"total": self.seconds},
@@ -56,10 +60,11 @@ class Conversion:
 
 def convert(
     source: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: PlaceLike,
     *,
     index_column: str | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Conversion:
     """Write a file of another format as a Zarr store that :func:`kmufs_stream.select` reads.
@@ -72,6 +77,7 @@ def convert(
     out : store to write: labels of features and names of samples as coordinates ``feature`` and
         ``sample``; NetCDF with all its variables; 10x folders as sparse AnnData.
     index_column : column of a text or Parquet table that names the samples.
+    storage_options : for fsspec, where ``out`` is an address.
 
     Raises
     ------
@@ -83,7 +89,7 @@ def convert(
     order within ``.npz``: these are read whole.
     """
     began = time.perf_counter()
-    given, target = os.fspath(source), Path(out)
+    given, target = os.fspath(source), place_of(out, storage_options)
     path, _, inside = given.partition(INSIDE)
     kind = kind_of(given)
     if not Path(path).exists():
@@ -112,7 +118,7 @@ def convert(
     return Conversion(target, kind, sizes, time.perf_counter() - began)
 
 
-def _tenx(folder: Path, path: str, progress: Progress) -> dict[str, int]:
+def _tenx(folder: Path | Store, path: str, progress: Progress) -> dict[str, int]:
     try:
         return write_mtx(folder, path, progress)
     except KmufsError:

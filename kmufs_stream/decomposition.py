@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from zarr.abc.store import Store
 
 from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
@@ -24,6 +24,7 @@ from kmufs_stream.identity import (
     identity_of_run,
 )
 from kmufs_stream.output import check_output
+from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
 from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram
@@ -175,10 +176,11 @@ def decompose(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
-    out: str | os.PathLike[str] | None = None,
+    out: PlaceLike | None = None,
     overwrite: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> Factor:
@@ -199,9 +201,10 @@ def decompose(
         holds every value of the data's dtype.
     out, overwrite, command : where to store the factor too; see
         :func:`kmufs_stream.save_factor`.
-    checkpoint, resume : a folder that keeps what has been read until the run has ended; and
-        whether to go on from what is in it. Long runs with an ``out`` keep it beside that, as
-        ``<out>.checkpoint``.
+    checkpoint, resume : a folder or address that keeps what has been read until the run has
+        ended; and whether to go on from what is in it. Long runs with an ``out`` keep it beside
+        that, as ``<out>.checkpoint``.
+    storage_options : for fsspec, where any of these is an address such as ``s3://bucket/x``.
 
     Where a ``distributed.Client`` is active the workers of its cluster read, unless the data are
     in this process's memory; the result is the same bit for bit.
@@ -214,14 +217,15 @@ def decompose(
 
     O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
     """
-    matrix = open_matrix(data)
+    matrix = open_matrix(data, storage_options=storage_options)
     lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
     demand = Demand(method=method, memory=memory, threads=threads, precision=precision)
     plan = plan_for(matrix, k, demand, lanczos, screening)
-    target = None if out is None else Path(out)
+    target = None if out is None else place_of(out, storage_options)
+    kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
     if target is not None:
         check_output(target, inputs_of(matrix), overwrite=overwrite)
-    with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
+    with checkpoint_for(plan, target, kept_in, resume=resume, progress=progress) as kept:
         factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
         check_unchanged(matrix, factor.fingerprint["chunks"])
         if target is not None:
@@ -230,30 +234,35 @@ def decompose(
     return factor
 
 
-def inputs_of(matrix: Matrix) -> list[Path]:
-    """The folder that the data lie in, if they do."""
-    return [Path(matrix.source)] if Path(matrix.source).exists() else []
+def inputs_of(matrix: Matrix) -> list[Place]:
+    """The store that the data lie in, if they do."""
+    return [] if matrix.place is None else [matrix.place]
 
 
 def checkpoint_for(
     plan: Plan,
-    out: Path | None,
-    folder: str | os.PathLike[str] | None,
+    out: Place | None,
+    folder: Place | None,
     *,
     resume: bool,
     progress: Progress,
 ) -> Checkpoint | contextlib.nullcontext[None]:
     """The checkpoint that was asked for, or that a long run gets beside its output; or none."""
-    if folder is None and out is not None and (resume or plan.read_bytes >= CHECKPOINTED_BYTES):
+    beside = resume or plan.read_bytes >= CHECKPOINTED_BYTES
+    if folder is None and beside and out is not None and not isinstance(out, Store):
         out = out.resolve()
         folder = out.with_name(f"{out.name}.checkpoint")
+    if isinstance(folder, Store):
+        raise RequestError(
+            "bad_option", f"{name_of(folder)} cannot hold a checkpoint.", "Give a path or address."
+        )
     if folder is not None:
-        return Checkpoint(Path(folder), resume=resume, tell=lambda text: progress(Noticed(text)))
+        return Checkpoint(folder, resume=resume, tell=lambda text: progress(Noticed(text)))
     if resume:
         raise RequestError(
             "bad_option",
             "There is nothing to resume: neither an output nor a checkpoint is given.",
-            "Say where the checkpoint is: --checkpoint DIR.",
+            "Say where the checkpoint is: --checkpoint PATH.",
         )
     return contextlib.nullcontext()
 

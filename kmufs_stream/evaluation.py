@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from kmufs_stream.measures import (
     effective_rank,
     mean_correlation,
 )
+from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import standardise
@@ -139,7 +140,7 @@ class Evaluation:
 
 
 def evaluate(
-    result: str | os.PathLike[str],
+    result: PlaceLike,
     *,
     labels: str | None = None,
     data: Any = None,
@@ -148,6 +149,7 @@ def evaluate(
     seed: int = 0,
     memory: str | int | None = None,
     threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Evaluation:
     """Cluster the samples by the chosen features, standardised, and judge what is found.
@@ -161,7 +163,7 @@ def evaluate(
         Needed for the cost on all features, and for a result that holds no data.
     k : clusters; those of the selection by default.
     starts, seed : independent starts of K-means, of which the one of least cost counts.
-    memory, threads : see :func:`kmufs_stream.decompose`.
+    memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
 
     Raises
     ------
@@ -176,13 +178,13 @@ def evaluate(
     for option, value, least in (("--starts", starts, 1), ("--seed", seed, 0)):
         if value < least:
             raise RequestError("bad_option", f"{option} is {value}.", f"Give {least} or more.")
-    chosen = open_selection(result)
+    chosen = open_selection(place_of(result, storage_options))
     k = chosen.k if k is None else k
     check_k(k, chosen.samples, "samples")
     columns = chosen.selected
     every = chosen.standard
     standard = Standard(every.mean[columns], every.std[columns])
-    whole = None if data is None else densified(open_matrix(data))
+    whole = None if data is None else densified(open_matrix(data, storage_options=storage_options))
     if whole is not None:
         chosen.check_made_from(whole)
     resources = (k, starts, memory, threads, progress)
@@ -219,7 +221,7 @@ def evaluate(
     names = read.matrix.labels
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
-        source=os.fspath(result),
+        source=chosen.source,
         k=k,
         starts=starts,
         seed=seed,

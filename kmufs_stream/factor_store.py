@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,20 @@ import zarr
 
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor, RowSample
-from kmufs_stream.output import check_output, new_store
+from kmufs_stream.output import check_output, new_zarr
+from kmufs_stream.places import (
+    Place,
+    PlaceLike,
+    absence,
+    is_there,
+    name_of,
+    place_of,
+    zarr_root,
+)
 from kmufs_stream.provenance import made_by
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.version import __version__
-from kmufs_stream.zarr_io import opened_quietly, written_quietly
+from kmufs_stream.zarr_io import opened_quietly
 
 FORMAT = "kmufs-factor"
 FORMAT_VERSION = 2
@@ -26,18 +34,25 @@ FORMAT_VERSION = 2
 
 def save_factor(
     factor: Factor,
-    out: str | os.PathLike[str],
+    out: PlaceLike,
     *,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     command: str | None = None,
 ) -> None:
     """Write a factor as a Zarr group at ``out``, whole or not at all.
 
-    ``command`` is the command line that asks for this, to be kept with the date.
+    Parameters
+    ----------
+    out : path, address, or an empty Zarr store.
+    overwrite : replace what is there; see :func:`kmufs_stream.select`.
+    storage_options : for fsspec, where ``out`` is an address.
+    command : the command line that asks for this, to be kept with the date.
 
     Raises RequestError if the place is taken (without ``overwrite``) or cannot be written to.
     """
-    check_output(Path(out), [], overwrite=overwrite)
+    target = place_of(out, storage_options)
+    check_output(target, [], overwrite=overwrite)
     features = factor.features
     variables: dict[str, Any] = {
         "components": (("usable", "component"), factor.components),
@@ -71,22 +86,26 @@ def save_factor(
     }
     whole = xr.Dataset(variables, attrs=attrs)
     whole.attrs["checksum"] = _checksum(whole)
-    with new_store(Path(out), overwrite=overwrite) as folder, written_quietly():
-        whole.to_zarr(folder, mode="w", zarr_format=3, consolidated=True)
+    with new_zarr(target, overwrite=overwrite) as root:
+        whole.to_zarr(root, mode="w", zarr_format=3, consolidated=False)
 
 
-def load_factor(path: str | os.PathLike[str]) -> Factor:
-    """Read a factor. Raises RequestError for anything else, and for formats of other versions."""
-    path = Path(path)
-    if not path.exists():
+def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> Factor:
+    """Read a factor. Raises RequestError for anything else, and for formats of other versions.
+
+    ``storage_options`` are for fsspec, where it is stored under an address.
+    """
+    place = place_of(where, storage_options)
+    path = name_of(place)
+    if not is_there(place):
         raise RequestError(
             "not_found",
-            f"The factor {path} does not exist.",
+            f"The factor {absence(place)}",
             "Make it with kmufs-stream decompose.",
         )
     try:
         with opened_quietly():
-            stored = xr.open_zarr(path, chunks=None).load()
+            stored = xr.open_zarr(zarr_root(place), chunks=None).load()
         kind, version = stored.attrs.get("format"), stored.attrs.get("format_version")
     except Exception as error:
         raise RequestError(
@@ -139,10 +158,12 @@ def load_factor(path: str | os.PathLike[str]) -> Factor:
     )
 
 
-def is_factor(path: str | os.PathLike[str]) -> bool:
+def is_factor(place: Place) -> bool:
     """Whether a factor is stored there, be it damaged or of another version."""
+    if not is_there(place):
+        return False
     try:
-        return bool(zarr.open_group(os.fspath(path), mode="r").attrs.get("format") == FORMAT)
+        return bool(zarr.open_group(zarr_root(place), mode="r").attrs.get("format") == FORMAT)
     except Exception:  # whatever it is, and if it is nothing: whoever opens it will say so
         return False
 

@@ -7,43 +7,71 @@ import glob
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import zarr
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.object_output import (
+    check_given,
+    check_object_store,
+    new_in_given,
+    new_in_object_store,
+)
+from kmufs_stream.places import Place, is_zarr, name_of, path_of
 from kmufs_stream.sources.hdf5 import is_hdf5
-from kmufs_stream.zarr_io import is_zarr, written_quietly
+from kmufs_stream.zarr_io import written_quietly
 
 # A chunk of nothing but fill values is written like any other: what is not there, is lost.
 ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
-def check_output(out: Path, inputs: list[Path], *, overwrite: bool) -> None:
+def check_output(out: Place, inputs: Sequence[Place], *, overwrite: bool) -> None:
     """Refuse an output that cannot or must not be written, before anything is computed.
 
     Raises RequestError: it exists (without ``overwrite``, or is no Zarr store), it and an input
-    lie one in the other, its folder does not exist or cannot be written to.
+    lie one in the other, where it lies does not exist or cannot be written to.
     """
-    if out.name in ("", ".."):
+    if isinstance(out, Path) and out.name in ("", ".."):
         raise RequestError(
             "bad_output",
             f"The output {out} is an existing folder, not the name of a store to write.",
             "Choose another --out.",
         )
-    place = out.resolve()
-    _repair(place)
-    for path in inputs:
-        source = path.resolve()
-        if place == source or source in place.parents or place in source.parents:
-            how = "is" if place == source else "lies inside" if source in place.parents else "holds"
+    for place in inputs:
+        how = _overlap(out, place)
+        if how is not None:
             raise RequestError(
                 "output_is_input",
-                f"The output {out} {how} the input {path}.",
+                f"The output {name_of(out)} {how} the input {name_of(place)}.",
                 "Choose another --out.",
             )
+    if isinstance(out, Path):
+        _check_folder(out, overwrite=overwrite)
+    elif isinstance(out, Store):
+        check_given(out)
+    else:
+        check_object_store(out, overwrite=overwrite)
+
+
+def _overlap(out: Place, source: Place) -> str | None:
+    """How one lies in the other, if it does."""
+    ours, theirs = path_of(out), path_of(source)
+    if ours is None or theirs is None:
+        return "is" if out == source else None
+    if ours == theirs:
+        return "is"
+    if theirs in ours.parents:
+        return "lies inside"
+    return "holds" if ours in theirs.parents else None
+
+
+def _check_folder(out: Path, *, overwrite: bool) -> None:
+    place = out.resolve()
+    _repair(place)
     if not place.parent.is_dir():
         what = "is not a folder" if place.parent.exists() else "does not exist"
         raise RequestError(
@@ -81,15 +109,21 @@ def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def new_zarr(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A new store with all its chunks, whose metadata are consolidated when the block ends."""
-    with (
-        new_store(out, overwrite=overwrite) as folder,
-        written_quietly(),
-        zarr.config.set(ALL_CHUNKS),
-    ):
-        yield folder
-        zarr.consolidate_metadata(folder)
+def new_zarr(out: Place, *, overwrite: bool) -> Iterator[Path | Store]:
+    """A new store with all its chunks, whose metadata are consolidated when the block ends.
+
+    Wherever ``out`` is, it is there then as a whole, or not at all if the block fails.
+    """
+    if isinstance(out, Path):
+        place: contextlib.AbstractContextManager[Path | Store] = new_store(out, overwrite=overwrite)
+    elif isinstance(out, Store):
+        place = new_in_given(out)
+    else:
+        place = new_in_object_store(out, overwrite=overwrite)
+    with place as root, written_quietly(), zarr.config.set(ALL_CHUNKS):
+        yield root
+        if not isinstance(root, Store) or root.supports_consolidated_metadata:
+            zarr.consolidate_metadata(root)
 
 
 @contextlib.contextmanager

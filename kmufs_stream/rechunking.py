@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -19,6 +17,7 @@ from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.output import check_output, new_zarr
+from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
@@ -60,7 +59,7 @@ class Tiling:
 class Rechunking:
     """What was written."""
 
-    output: Path
+    output: Place
     shape: tuple[int, int]
     chunks_before: tuple[int, int]
     chunks: tuple[int, int]
@@ -70,7 +69,7 @@ class Rechunking:
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
         return {
-            "output": str(self.output),
+            "output": name_of(self.output),
             "samples": self.shape[0],
             "features": self.shape[1],
             "chunks_before": list(self.chunks_before),
@@ -84,10 +83,11 @@ class Rechunking:
 
 def rechunk(
     data: Any,
-    out: str | os.PathLike[str],
+    out: PlaceLike,
     *,
     memory: str | int | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Rechunking:
     """Write a table again in chunks of few rows, so that it can be streamed.
@@ -98,6 +98,7 @@ def rechunk(
     out : store to write: samples x features, the stored values and their dtype, the coordinates
         and attributes. Where whole rows do not fit, a chunk holds some of the features.
     memory : most memory to use; half of what is available by default.
+    storage_options : see :func:`kmufs_stream.decompose`.
 
     Raises
     ------
@@ -109,7 +110,8 @@ def rechunk(
     Reads each source chunk once, and what was written once.
     """
     began = time.perf_counter()
-    target, matrix = Path(out), open_matrix(data)
+    target = place_of(out, storage_options)
+    matrix = open_matrix(data, storage_options=storage_options)
     check_output(target, inputs_of(matrix), overwrite=overwrite)
     tiling = plan_tiles(matrix, memory)
     pieces = digest_of_chunks(matrix)

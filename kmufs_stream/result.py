@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream import blas
 from kmufs_stream.factor import Factor, TiedComponents
+from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.solvers import Solution
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
@@ -77,7 +78,7 @@ class Selection:
     matrix: Matrix
     plan: Plan
     passes: int
-    output: Path | None
+    output: Place | None
     anndata_output: Path | None
     seconds: Seconds
     made: dict[str, str] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Selection:
         """The result's root: selected columns, lazily read, with scores and provenance."""
         if self.output is not None:
             with opened_quietly():
-                written: xr.Dataset = xr.open_zarr(self.output)
+                written: xr.Dataset = xr.open_zarr(zarr_root(self.output))
             return written
         frame = root_of(self, samples=True)
         name = column_name(self.matrix, frame)
@@ -148,7 +149,7 @@ class Selection:
             "features": self.matrix.shape[1],
             "usable": len(features.usable),
             "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
-            "output": None if self.output is None else str(self.output),
+            "output": None if self.output is None else name_of(self.output),
             "anndata_output": None if self.anndata_output is None else str(self.anndata_output),
             "seconds": vars(self.seconds).copy(),
             "concessions": list(self.plan.concessions),

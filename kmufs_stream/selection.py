@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,12 @@ from kmufs_stream.decomposition import (
     inputs_of,
     plan_for,
 )
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import BrokenError, RequestError, did_you_mean
 from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.output import check_output
+from kmufs_stream.places import Place, PlaceLike, place_of
 from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.provenance import made_by
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
@@ -113,8 +114,8 @@ def select(
     *,
     solver: str = "admm",
     options: AdmmOptions | None = None,
-    factor: Factor | str | os.PathLike[str] | None = None,
-    out: str | os.PathLike[str] | None = None,
+    factor: Factor | PlaceLike | None = None,
+    out: PlaceLike | None = None,
     anndata_out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     selection_only: bool = False,
@@ -127,6 +128,7 @@ def select(
     precision: str = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> Selection:
@@ -142,15 +144,17 @@ def select(
         clusterings, which chooses best.
     options : parameters of the ADMM.
     factor : a factor of these data, or where it is stored: the data are then not read for it.
-    out : where to write the result, a Zarr store; nothing is written by default.
+    out : where to write the result: a path, an address such as ``s3://bucket/chosen.zarr``, or an
+        empty Zarr store; nothing is written by default.
     anndata_out : where to write a copy of the AnnData store that ``data`` is, with three columns
         more in the table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
-    overwrite : replace an existing result once the new one is complete.
+    overwrite : replace an existing result once the new one is complete; in an object store it is
+        then copied there, and nothing is there meanwhile.
     selection_only : write indices, scores and diagnostics, copy no data.
     keep : labels, patterns or ``@FILE``, as of :func:`kmufs_stream.open_matrix`, of features that
         are always chosen, in place of the lowest scores among what the solver chose.
-    method, lanczos, screening, memory, threads, precision, checkpoint, resume : see
-        :func:`kmufs_stream.decompose`; an active Dask client is used as there.
+    method, lanczos, screening, memory, threads, precision, checkpoint, resume, storage_options :
+        see :func:`kmufs_stream.decompose`; an active Dask client is used as there.
     command : the command line that asks for this, to be kept in the result with the date.
 
     Raises
@@ -159,13 +163,13 @@ def select(
     BrokenError : a chunk is missing or cannot be read, or writing failed.
     """
     began = time.perf_counter()
-    matrix = open_matrix(data)
-    paths = inputs_of(matrix)
+    matrix = open_matrix(data, storage_options=storage_options)
+    places = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
     wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "--keep"))
-    if isinstance(factor, str | os.PathLike):
-        paths.append(Path(factor))
-        factor = load_factor(paths[-1])
+    if factor is not None and not isinstance(factor, Factor):
+        places.append(place_of(factor, storage_options))
+        factor = load_factor(places[-1])
     plan = plan_selection(
         matrix,
         k,
@@ -181,13 +185,15 @@ def select(
         precision=precision,
     )
     options = options or AdmmOptions()
-    target = None if out is None else Path(out)
+    target = None if out is None else place_of(out, storage_options)
     if target is not None:
-        check_output(target, paths, overwrite=overwrite)
-    annotated = None if anndata_out is None else Path(anndata_out)
-    if annotated is not None:
-        check_anndata_output(annotated, matrix, paths, overwrite=overwrite)
-    with checkpoint_for(plan, target, checkpoint, resume=resume, progress=progress) as kept:
+        check_output(target, places, overwrite=overwrite)
+    annotated = None
+    if anndata_out is not None:
+        copy = place_of(anndata_out, storage_options)
+        annotated = check_anndata_output(copy, matrix, places, overwrite=overwrite)
+    kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
+    with checkpoint_for(plan, target, kept_in, resume=resume, progress=progress) as kept:
         return _select(
             matrix,
             k,
@@ -219,7 +225,7 @@ def _select(
     solver: str,
     options: AdmmOptions,
     factor: Factor | None,
-    target: Path | None,
+    target: Place | None,
     annotated: Path | None,
     overwrite: bool,
     selection_only: bool,
@@ -299,18 +305,23 @@ def _select(
         seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
         made=made_by(command),
     )
+    unchanged = partial(check_unchanged, matrix, factor.fingerprint["chunks"])
     if target is not None:
-        write_result(
-            target,
-            matrix,
-            root_of(result, samples=not selection_only),
-            groups_of(result),
-            plan,
-            samples=not selection_only,
-            overwrite=overwrite,
-            verify=partial(check_unchanged, matrix, factor.fingerprint["chunks"]),
-            progress=progress,
-        )
+        try:
+            write_result(
+                target,
+                matrix,
+                root_of(result, samples=not selection_only),
+                groups_of(result),
+                plan,
+                samples=not selection_only,
+                overwrite=overwrite,
+                verify=unchanged,
+                progress=progress,
+            )
+        except BrokenError:
+            unchanged()  # chunks that were changed meanwhile may look corrupt
+            raise
     if annotated is not None:
         write_anndata(annotated, matrix, feature_columns(result), overwrite=overwrite)
     wrote = time.perf_counter()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
+from kmufs_stream.places import Place, absence, is_there, name_of, zarr_root
 from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import dense
@@ -79,20 +78,20 @@ class StoredSelection:
                 )
 
 
-def read_selection(source: str) -> tuple[xr.Dataset, xr.Dataset]:
+def read_selection(place: Place) -> tuple[xr.Dataset, xr.Dataset]:
     """The root of a written selection and its table of all features, lazily.
 
     Raises RequestError for anything else.
     """
-    if not Path(source).exists():
-        raise RequestError(
-            "not_found", f"{source} does not exist.", "Make it with kmufs-stream select."
-        )
+    source = name_of(place)
+    if not is_there(place):
+        raise RequestError("not_found", absence(place), "Make it with kmufs-stream select.")
     try:
         with opened_quietly():
-            root = xr.open_zarr(source, chunks=None)
+            stored = zarr_root(place)
+            root = xr.open_zarr(stored, chunks=None)
             ours = root.attrs.get("format") == FORMAT
-            every = xr.open_zarr(source, group="all_features", chunks=None) if ours else None
+            every = xr.open_zarr(stored, group="all_features", chunks=None) if ours else None
     except Exception as error:
         raise RequestError(
             "not_a_selection",
@@ -116,13 +115,13 @@ def read_selection(source: str) -> tuple[xr.Dataset, xr.Dataset]:
     return root, every
 
 
-def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
+def open_selection(place: Place) -> StoredSelection:
     """Open what :func:`kmufs_stream.select` wrote; its data are not read.
 
     Raises RequestError for anything else.
     """
-    source = os.fspath(path)
-    root, every = read_selection(source)
+    source = name_of(place)
+    root, every = read_selection(place)
     if root.attrs.get("transforms"):
         raise RequestError(
             "transformed",
@@ -135,7 +134,7 @@ def open_selection(path: str | os.PathLike[str]) -> StoredSelection:
     matrix = None
     if data:
         matrix = open_matrix(
-            source,
+            place,
             variable=str(data[0]),
             feature_dims=str(root["feature_index"].dims[0]),
         )

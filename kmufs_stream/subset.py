@@ -15,9 +15,11 @@ import zarr
 from dask.array.core import slices_from_chunks
 from dask.delayed import delayed
 from numpy.typing import NDArray
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.output import new_zarr
+from kmufs_stream.places import Place
 from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import Rows
@@ -100,7 +102,7 @@ def lazy_columns(matrix: Matrix, selected: NDArray[np.int64], rows: int) -> xr.V
 
 
 def write_result(
-    out: Path,
+    out: Place,
     matrix: Matrix,
     frame: xr.Dataset,
     groups: dict[str, xr.Dataset],
@@ -163,7 +165,7 @@ def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     return frame
 
 
-def copy_coordinates(root: xr.Dataset, folder: Path) -> None:
+def copy_coordinates(root: xr.Dataset, folder: Path | Store) -> None:
     """Values of the lazy coordinates, a piece at a time; xarray has written their metadata."""
     for name, coordinate in root.coords.items():
         if coordinate.chunks is None:

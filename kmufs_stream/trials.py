@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from upath import UPath
+from zarr.abc.store import Store
 
 from kmufs_stream import blas
 from kmufs_stream.decomposition import LanczosOptions, check_k, check_rank, compute_factor
@@ -20,6 +22,7 @@ from kmufs_stream.factor import Factor
 from kmufs_stream.factor_store import is_factor, load_factor
 from kmufs_stream.identity import check_unchanged
 from kmufs_stream.measures import mean_correlation
+from kmufs_stream.places import place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.screening import Screening
 from kmufs_stream.selection import (
@@ -119,6 +122,7 @@ def sweep(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
+    storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Sweep:
     """Choose features for every k, h and solver from one factor.
@@ -130,8 +134,8 @@ def sweep(
     k : numbers of clusters; by default the one that the spectrum suggests.
     h : numbers of features; by default a dozen, up to 300, each larger by the same factor.
     solvers, options : see :func:`kmufs_stream.select`.
-    method, lanczos, screening, memory, threads, precision : see
-        :func:`kmufs_stream.decompose`; of no meaning for a factor.
+    method, lanczos, screening, memory, threads, precision, storage_options : see
+        :func:`kmufs_stream.decompose`; of a factor only the last has a meaning.
 
     Raises
     ------
@@ -144,8 +148,10 @@ def sweep(
             raise RequestError("bad_option", f"No {name} is given.", "Give one or more.")
     for solver in solvers:
         check_solver(solver)
-    if isinstance(data, str | os.PathLike) and is_factor(data):
-        data = load_factor(data)
+    if isinstance(data, str | os.PathLike | UPath | Store):
+        data = place_of(data, storage_options)
+        if is_factor(data):
+            data = load_factor(data)
     passes = 0
     if isinstance(data, Factor):
         factor = data

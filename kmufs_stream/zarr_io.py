@@ -1,18 +1,10 @@
-"""Zarr stores: what tells one, and xarray without warnings that a user can do nothing about."""
+"""xarray and zarr without warnings that a user can do nothing about."""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
-
-MARKS = ("zarr.json", ".zgroup", ".zarray")
-
-
-def is_zarr(folder: Path) -> bool:
-    """Whether a folder is a Zarr store, or a part of one."""
-    return any((folder / mark).exists() for mark in MARKS)
 
 
 @contextlib.contextmanager

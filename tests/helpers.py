@@ -171,3 +171,34 @@ def tied_table(copies: tuple[int, ...], n: int = 64) -> npt.NDArray[Any]:
     """Uncorrelated columns of -1 and 1, each so many times: these are its eigenvalues, too."""
     columns = hadamard(n)[:, 1 : len(copies) + 1]
     return np.repeat(columns, copies, axis=1).astype(np.float64)
+
+
+class Bucket:
+    """A bucket of the S3 server that the environment tells of."""
+
+    def __init__(self, name: str) -> None:
+        import s3fs
+
+        self.name, self.fs = name, s3fs.S3FileSystem(use_listings_cache=False)
+        self.fs.mkdir(name)
+
+    @staticmethod
+    def forget() -> None:
+        """Let all clients go."""
+        import s3fs
+
+        s3fs.S3FileSystem.clear_instance_cache()
+
+    def at(self, name: str) -> str:
+        """The address of what is called so."""
+        return f"s3://{self.name}/{name}"
+
+    def objects(self, below: str = "") -> list[str]:
+        """The keys of all objects."""
+        found = self.fs.find(f"{self.name}/{below}".rstrip("/"))
+        return sorted(path.removeprefix(f"{self.name}/") for path in found)
+
+    def put(self, folder: Path) -> str:
+        """Copy a folder there; its address."""
+        self.fs.put(str(folder), f"{self.name}/{folder.name}", recursive=True)
+        return self.at(folder.name)

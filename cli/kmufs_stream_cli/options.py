@@ -34,7 +34,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Zarr store (a folder, or zipped): array, group or dataset; AnnData in Zarr or .h5ad.",
+        help="Zarr store (a folder, zipped, or an address like s3://bucket/data.zarr): array, "
+        "group or dataset; AnnData in Zarr or .h5ad.",
     ),
 ]
 K = Annotated[int, typer.Option("--k", help="Number of clusters.")]
@@ -133,6 +134,17 @@ Retries = Annotated[
     ),
 ]
 
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="For fsspec, of every address here, like endpoint_url=https://...; may be repeated. "
+        "Credentials are taken from the environment.",
+        rich_help_panel=STORE,
+    ),
+]
+
 Features = Annotated[
     list[str] | None,
     typer.Option(
@@ -212,7 +224,7 @@ Checkpoint = Annotated[
     str | None,
     typer.Option(
         "--checkpoint",
-        metavar="DIR",
+        metavar="PATH",
         help="Keep what has been read there until the run has ended; OUT.checkpoint by default "
         "where more than 50 GB are to be read.",
         rich_help_panel=RESOURCES,

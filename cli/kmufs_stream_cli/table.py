@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from kmufs_stream.errors import RequestError
 from kmufs_stream_cli import options
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Screening
+
+SECRET = re.compile(r"(?i)(^|_)(key|secret|token|password|passwd|pass|sas|credentials?)($|_)|auth")
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class TableOptions:
     transform: options.Transform = None
     fill_missing_chunks: options.FillMissingChunks = False
     retries: options.Retries = 5
+    storage_option: options.StorageOption = None
     features: options.Features = None
     exclude_features: options.ExcludeFeatures = None
     where: options.Where = None
@@ -57,7 +63,12 @@ class TableOptions:
             features=self.features or None,
             exclude_features=self.exclude_features or None,
             where=self.where,
+            storage_options=self.storage_options(),
         )
+
+    def storage_options(self) -> dict[str, Any]:
+        """Those of --storage-option."""
+        return storage_options(self.storage_option)
 
     def screening(self) -> Screening:
         """What becomes of missing values and rare features."""
@@ -79,6 +90,48 @@ class TableOptions:
 def split(names: str | None) -> list[str] | None:
     """Names parted by commas."""
     return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def storage_options(given: list[str] | None) -> dict[str, Any]:
+    """KEY=VALUE words as keywords: values are JSON, or else text.
+
+    Raises RequestError for what is none, and for credentials: what is typed can be read by others.
+    """
+    found: dict[str, Any] = {}
+    for word in given or []:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise RequestError(
+                "bad_option",
+                f"--storage-option {key} names no value.",
+                "Write it KEY=VALUE, like endpoint_url=https://host.",
+            )
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = {"True": True, "False": False}.get(value, value)
+        secret = _secret({key: found[key]})
+        if secret is not None:
+            raise RequestError(
+                "secret_in_option",
+                f"--storage-option {key} holds a credential ({secret}), which others could read.",
+                "Set it in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "or AWS_PROFILE), and leave it out here.",
+            )
+    return found
+
+
+def _secret(value: Any) -> str | None:
+    """The first key, however deep, whose value is a credential."""
+    if not isinstance(value, dict):
+        return None
+    for key, inner in value.items():
+        named = SECRET.search(key) and not isinstance(inner, bool | None) and inner != "anon"
+        if named or (isinstance(inner, str) and re.search(r"://[^/\s]*@", inner)):
+            return str(key)
+        if (found := _secret(inner)) is not None:
+            return found
+    return None
 
 
 def on_table(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 import zarr
 from numpy.typing import NDArray
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.progress import Advanced, Progress, Started
@@ -59,7 +60,7 @@ class Incoming:
             )
 
 
-def write_blocks(folder: Path, incoming: Incoming, progress: Progress) -> dict[str, int]:
+def write_blocks(folder: Path | Store, incoming: Incoming, progress: Progress) -> dict[str, int]:
     """Write the table as a store that xarray opens, whole chunks one after another; its sizes.
 
     Holds three blocks of about CHUNK_BYTES, or of one row where that is more.

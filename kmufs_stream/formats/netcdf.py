@@ -7,13 +7,16 @@ from pathlib import Path
 import dask
 import numpy as np
 import xarray as xr
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import missing_library
 from kmufs_stream.formats.incoming import CHUNK_BYTES, unreadable
 from kmufs_stream.progress import Progress, Started
 
 
-def write_netcdf(folder: Path, path: str, inside: str, progress: Progress) -> dict[str, int]:
+def write_netcdf(
+    folder: Path | Store, path: str, inside: str, progress: Progress
+) -> dict[str, int]:
     """Copy a dataset, or its group ``inside``, as it is stored, blocks along first dimensions.
 
     Returns the sizes of its dimensions.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import xarray as xr
 import zarr
+from upath import UPath
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
+from kmufs_stream.places import absence, is_there, name_of, near, place_of
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.convertible import refuse_convertible
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
@@ -42,14 +46,16 @@ def open_matrix(
     features: str | Sequence[str] | None = None,
     exclude_features: str | Sequence[str] | None = None,
     where: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Matrix:
     """Open a samples x features table without reading its values.
 
     Parameters
     ----------
-    data : path of a Zarr store (a folder, or zipped) or an AnnData file (``.h5ad``), or a
-        ``zarr.Array``, ``xarray.Dataset`` or ``DataArray``, Dask or NumPy array, of bool, integer
-        or floating-point dtype. A Matrix is taken as it is.
+    data : path of a Zarr store (a folder, or zipped) or an AnnData file (``.h5ad``), or the address
+        of a Zarr store (``s3://bucket/data.zarr``, or whatever fsspec knows), or a Zarr ``Store``
+        or ``Array``, ``xarray.Dataset`` or ``DataArray``, Dask or NumPy array, of bool, integer or
+        floating-point dtype. A Matrix is taken as it is.
     variable, group : which variable of the store, and in which of its groups.
     sample_dims, feature_dims : name the dimensions of the one or the other, several of which are
         stacked in the order given; the rest are the others. Needed for three and more; of two,
@@ -68,6 +74,7 @@ def open_matrix(
         line, of the features that take part, or do not.
     where : a condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`; or
         the name of a boolean one.
+    storage_options : for fsspec, where ``data`` is an address.
 
     Raises
     ------
@@ -88,6 +95,7 @@ def open_matrix(
         {"sample_dims": sample_dims, "feature_dims": feature_dims},
         fill_missing_chunks,
         retries,
+        storage_options,
     )
     if feature_labels is not None:
         matrix = labelled(matrix, feature_labels)
@@ -103,23 +111,31 @@ def _open(
     dims: dict[str, Names],
     fill_missing_chunks: bool,
     retries: int,
+    storage_options: Mapping[str, Any] | None,
 ) -> Matrix:
     """By the source that knows this kind of data."""
     if isinstance(data, Matrix):
         return data
     variable, group, from_variables, layer, raw = within.values()
-    if isinstance(data, str | os.PathLike):
-        path = os.fspath(data)
-        refuse_convertible(path)
-        if variable is None and holds_anndata(path, group):
+    if isinstance(data, str | os.PathLike | UPath | Store):
+        place = place_of(data, storage_options)
+        if isinstance(place, Path):
+            refuse_convertible(os.fspath(place))
+        if not is_there(place):
+            raise RequestError(
+                "not_found",
+                absence(place),
+                f"{near(place)}Give the path or address of a Zarr store.",
+            )
+        if variable is None and holds_anndata(place, group):
             if any(dims.values()) or from_variables:
                 raise RequestError(
                     "bad_option",
-                    f"{path} is AnnData: its samples are obs, its features var.",
+                    f"{name_of(place)} is AnnData: its samples are obs, its features var.",
                     "Leave out --sample-dims, --feature-dims and --features-from-variables.",
                 )
             return open_anndata(
-                path,
+                place,
                 group=group,
                 layer=layer,
                 raw=raw,
@@ -129,11 +145,11 @@ def _open(
         if layer is not None or raw:
             raise RequestError(
                 "not_anndata",
-                f"{path} is not AnnData, so it has no layers and no raw.",
+                f"{name_of(place)} is not AnnData, so it has no layers and no raw.",
                 "Leave out --layer and --raw; --variable chooses within a Zarr store.",
             )
         return open_store(
-            path,
+            place,
             variable=variable,
             group=group,
             features_from_variables=from_variables,
@@ -148,7 +164,7 @@ def _open(
             "not_a_store",
             "variable, group, features_from_variables, layer and raw choose within a store; "
             f"{type(data).__name__} is not one.",
-            "Leave them out, or give a path.",
+            "Leave them out, or give a path or a store.",
         )
     if isinstance(data, zarr.Array):
         return open_array(data, **dims, fill_missing_chunks=fill_missing_chunks, retries=retries)
@@ -159,5 +175,6 @@ def _open(
     raise RequestError(
         "unknown_source",
         f"A {type(data).__name__} is not a table that can be opened.",
-        "Give a path, a zarr.Array, an xarray Dataset or DataArray, or a Dask or NumPy array.",
+        "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, or a Dask "
+        "or NumPy array.",
     )

@@ -7,10 +7,10 @@ older than anndata's ``encoding-type`` have structured arrays as tables.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -21,6 +21,7 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean, missing_library
+from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.sources.hdf5 import HDF5Array, HDF5Rows, is_hdf5, open_hdf5
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
@@ -33,12 +34,13 @@ COLUMN_ROWS = 2**20  # of a column turned into an array at a time
 TEXT = np.dtypes.StringDType()
 
 
-def holds_anndata(path: str, group: str | None = None) -> bool:
-    """Whether there is an AnnData object at the path, in that group.
+def holds_anndata(place: Place, group: str | None = None) -> bool:
+    """Whether there is an AnnData object at the place, in that group.
 
     Raises RequestError for an ``.h5ad`` file without.
     """
-    if is_hdf5(Path(path)):
+    if is_hdf5(place):
+        path = os.fspath(place)
         with open_hdf5(path) as file:
             found = _is_anndata(file.get(group or "/"))
             if not found and path.endswith(".h5ad"):
@@ -50,13 +52,13 @@ def holds_anndata(path: str, group: str | None = None) -> bool:
                 )
             return found
     try:
-        return _is_anndata(zarr.open_group(path, path=group or "", mode="r"))
+        return _is_anndata(zarr.open_group(zarr_root(place), path=group or "", mode="r"))
     except Exception:  # whatever it is, another source says what is wrong with it
         return False
 
 
 def open_anndata(
-    path: str,
+    place: Place,
     *,
     group: str | None = None,
     layer: str | None = None,
@@ -69,9 +71,11 @@ def open_anndata(
     Raises RequestError for what is not there or is no samples x features table of numbers, or
     where the anndata package is not installed.
     """
-    hdf5 = is_hdf5(Path(path))
+    path, hdf5 = name_of(place), is_hdf5(place)
     root: Any = (
-        open_hdf5(path)[group or "/"] if hdf5 else zarr.open_group(path, path=group, mode="r")
+        open_hdf5(path)[group or "/"]
+        if hdf5
+        else zarr.open_group(zarr_root(place), path=group, mode="r")
     )
     values, table = _places(root, path, layer, raw)
     node = root[values]
@@ -97,6 +101,7 @@ def open_anndata(
         "attrs": {},
         "labels": labels,
         "source": path,
+        "place": place,
         "encoded": False,
         "feature_table": f"{group}/{table}" if group else table,
     }

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.zarr_io import is_zarr
+from kmufs_stream.places import is_zarr
 
 INSIDE = "::"  # parts a file from the path of what is meant inside it
 SUFFIXES = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, missing_library
+from kmufs_stream.places import Place
 from kmufs_stream.sources.sparse_rows import broken
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def is_hdf5(path: Path) -> bool:
-    """Whether it is an HDF5 file, told by its first bytes."""
-    if not path.is_file():
+def is_hdf5(path: Place) -> TypeGuard[Path]:
+    """Whether it is an HDF5 file of this machine, told by its first bytes."""
+    if not isinstance(path, Path) or not path.is_file():
         return False
     with path.open("rb") as file:
         return file.read(len(SIGNATURE)) == SIGNATURE

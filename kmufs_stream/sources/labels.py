@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.places import zarr_root
 from kmufs_stream.sources.matrix import Matrix
 from kmufs_stream.zarr_io import opened_quietly
 
@@ -63,9 +64,10 @@ def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
     """Coordinates of the samples, and in a store the variables beside the data, decoded lazily."""
     frame = xr.decode_cf(matrix.frame) if matrix.encoded else matrix.frame
     found = {str(name): c for name, c in frame.coords.items()}
-    if Path(matrix.source).is_dir():
+    place = matrix.place
+    if place is not None and (not isinstance(place, Path) or place.is_dir()):
         with opened_quietly():
-            beside = xr.open_zarr(matrix.source, chunks=None)
+            beside = xr.open_zarr(zarr_root(place), chunks=None)
         found |= {str(name): v for name, v in beside.data_vars.items()}
     return {
         name: v

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.places import Place
 
 Block = NDArray[Any] | csr_array
 
@@ -115,6 +116,7 @@ class Matrix:
     held_bytes : memory that the source itself takes, while open or once it is read.
     transforms : what ``rows.read`` has applied to the stored values, in this order.
     feature_table : where an AnnData store keeps what it knows of the features.
+    place : of the store that holds the data, or None.
     """
 
     rows: Rows
@@ -144,6 +146,7 @@ class Matrix:
     held_bytes: int = 0
     transforms: tuple[str, ...] = ()
     feature_table: str | None = None
+    place: Place | None = None
 
     def __post_init__(self) -> None:
         if self.shape[1] == 0:

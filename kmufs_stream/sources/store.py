@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
+from upath import UPath
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
+from kmufs_stream.places import Place, is_zarr, name_of, zarr_root
 from kmufs_stream.sources.frame import (
     attributes,
     check_text,
@@ -22,17 +25,16 @@ from kmufs_stream.sources.frame import (
 )
 from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, is_numeric
 from kmufs_stream.sources.stacking import Names, arrange, named, stack_frame, stacked_labels
-from kmufs_stream.sources.stored import Inventory, StoredRows, packing, place
+from kmufs_stream.sources.stored import Inventory, StoredRows, address, packing
 from kmufs_stream.sources.sturdy import RETRIES, sturdy
 from kmufs_stream.sources.variables import side_by_side
-from kmufs_stream.zarr_io import is_zarr
 
 # CF attributes that name variables which describe others.
 DESCRIBING = ("ancillary_variables", "bounds", "coordinates", "grid_mapping")
 
 
 def open_store(
-    path: str,
+    place: Place,
     *,
     variable: str | None = None,
     group: str | None = None,
@@ -42,25 +44,13 @@ def open_store(
     fill_missing_chunks: bool = False,
     retries: int = RETRIES,
 ) -> Matrix:
-    """Open a Zarr store on disk as a matrix; nothing but metadata and small coordinates is read.
+    """Open a Zarr store as a matrix; nothing but metadata and small coordinates is read.
 
     Raises RequestError for whatever is not a numeric variable of a readable Zarr store.
     """
-    if "://" in path:
-        raise RequestError(
-            "not_local",
-            f"{path} is an address, not a folder on this machine.",
-            "Stores elsewhere are planned; until then copy it here and give its path.",
-        )
-    if not Path(path).exists():
-        raise RequestError(
-            "not_found",
-            f"{path} does not exist.",
-            f"{_near(Path(path))}Give the path of a Zarr store (a folder).",
-        )
     try:
         return _open(
-            path,
+            place,
             variable,
             group,
             sample_dims,
@@ -72,11 +62,11 @@ def open_store(
     except KmufsError:
         raise
     except Exception as error:  # what damaged metadata lead to in zarr and xarray may be anything
-        raise _bad_metadata(path, error) from error
+        raise _bad_metadata(name_of(place), error) from error
 
 
 def _open(
-    path: str,
+    place: Place,
     variable: str | None,
     group: str | None,
     sample_dims: Names,
@@ -86,11 +76,16 @@ def _open(
     fill_missing_chunks: bool,
     retries: int,
 ) -> Matrix:
-    node = _open_node(path, group)
-    if isinstance(node, zarr.Array) and _stands_in_dataset(node, path):
-        name = Path(path).resolve().name
-        path, variable = str(Path(path).resolve().parent), variable or name
-        node = _open_node(path, None)
+    node = _open_node(place, group)
+    if (
+        isinstance(node, zarr.Array)
+        and not isinstance(place, Store)
+        and _stands_in_dataset(node, place)
+    ):
+        inside = place.resolve()
+        place, variable = inside.parent, variable or inside.name
+        node = _open_node(place, None)
+    path = name_of(place)
     if isinstance(node, zarr.Array):
         if variable is not None or features_from_variables:
             raise RequestError(
@@ -99,11 +94,13 @@ def _open(
                 + ("variables." if variable is None else f"variable {variable!r}."),
                 "Leave out --variable and --features-from-variables.",
             )
-        return _matrix(path, [], node, sample_dims, feature_dims, fill_missing_chunks, retries)
+        return _matrix(
+            path, place, [], node, sample_dims, feature_dims, fill_missing_chunks, retries
+        )
     datasets = open_datasets(node)
     if features_from_variables:
         return side_by_side(
-            path,
+            place,
             node,
             datasets,
             sample_dims=sample_dims,
@@ -112,7 +109,9 @@ def _open(
         )
     dims = {*named(sample_dims), *named(feature_dims)}
     array = _choose(path, node, datasets, variable, dims)
-    return _matrix(path, datasets, array, sample_dims, feature_dims, fill_missing_chunks, retries)
+    return _matrix(
+        path, place, datasets, array, sample_dims, feature_dims, fill_missing_chunks, retries
+    )
 
 
 def open_array(
@@ -124,19 +123,25 @@ def open_array(
     retries: int = RETRIES,
 ) -> Matrix:
     """An open Zarr array as a matrix without labels."""
-    return _matrix(place(array), [], array, sample_dims, feature_dims, fill_missing_chunks, retries)
+    store, source = array.store, address(array)
+    place = Path(source) if isinstance(store, zarr.storage.LocalStore) else store
+    return _matrix(
+        source, place, [], array, sample_dims, feature_dims, fill_missing_chunks, retries
+    )
 
 
-def _stands_in_dataset(array: zarr.Array[Any], path: str) -> bool:
+def _stands_in_dataset(array: zarr.Array[Any], place: Path | UPath) -> bool:
     """Whether the path leads into a store that xarray wrote: its coordinates stand beside it."""
-    return dimension_names(array, []) is not None and is_zarr(Path(path).resolve().parent)
+    return dimension_names(array, []) is not None and is_zarr(place.resolve().parent)
 
 
-def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
+def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
+    path = name_of(place)
     where = f"{path} (group {group!r})" if group else path
+    zipped = isinstance(place, Path) and place.is_file()
     try:
-        store: Any = path
-        if Path(path).is_file():
+        store: Any = zarr_root(place)
+        if zipped:
             store = zarr.storage.ZipStore(Path(path).absolute(), mode="r")
         return zarr.open(store, path=group or "", mode="r")
     except zipfile.BadZipFile:
@@ -147,8 +152,8 @@ def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
             "makes one of other formats.",
         ) from None
     except FileNotFoundError:
-        if group and (is_zarr(Path(path)) or Path(path).is_file()):
-            there = _groups(path)
+        if group and (zipped or isinstance(place, Store) or is_zarr(place)):
+            there = _groups(place)
             raise RequestError(
                 "unknown_group",
                 f"{path} has no group {group!r}.",
@@ -157,7 +162,10 @@ def _open_node(path: str, group: str | None) -> zarr.Array[Any] | zarr.Group:
         raise RequestError(
             "not_zarr",
             f"{path} is not a Zarr store: it holds no zarr.json, .zarray or .zgroup.",
-            "Give the folder that holds one of these files.",
+            "Give the folder that holds one of these files."
+            if isinstance(place, Path)
+            else "Give the address below which they are; files (.zip, .h5ad) are read from folders "
+            "of this machine alone.",
         ) from None
     except Exception as error:
         raise _bad_metadata(where, error) from error
@@ -171,16 +179,8 @@ def _bad_metadata(where: str, error: Exception) -> RequestError:
     )
 
 
-def _near(path: Path) -> str:
-    """What of the same folder may have been meant."""
-    try:
-        return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
-    except OSError:
-        return ""  # nothing that can be looked into
-
-
-def _groups(path: str) -> list[str]:
-    root = _open_node(path, None)
+def _groups(place: Place) -> list[str]:
+    root = _open_node(place, None)
     if isinstance(root, zarr.Array):
         return []
     return sorted(name for name, node in root.members(max_depth=None) if _is_group(node))
@@ -267,6 +267,7 @@ def _listing(arrays: dict[str, zarr.Array[Any]]) -> str:
 
 def _matrix(
     source: str,
+    place: Place,
     datasets: list[xr.Dataset],
     array: zarr.Array[Any],
     sample_dims: Names,
@@ -319,4 +320,5 @@ def _matrix(
         inventory=Inventory(array, fill_missing_chunks),
         stacked=stacking.copies,
         guessed=not sample_dims and not feature_dims,
+        place=place,
     )

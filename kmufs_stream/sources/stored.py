@@ -19,6 +19,7 @@ import zarr.core.sync
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.places import is_unlisted, name_of, reached
 from kmufs_stream.sources.matrix import describe
 from kmufs_stream.sources.stacking import Stacking
 
@@ -75,7 +76,7 @@ class StoredRows:
                 break
         return BrokenError(
             "corrupt_chunk",
-            f"{where} of {place(self.array)} cannot be read: {type(error).__name__}: {error}",
+            f"{where} of {address(self.array)} cannot be read: {type(error).__name__}: {error}",
             "Restore that chunk from the data's origin (or write the store again), then rerun.",
             corrupt,
         )
@@ -95,9 +96,9 @@ def packing(array: zarr.Array[Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if not (isinstance(v, float | np.floating) and v != v)}
 
 
-def place(array: zarr.Array[Any]) -> str:
+def address(array: zarr.Array[Any]) -> str:
     """Where an array is, for people."""
-    store = str(array.store).removeprefix("file://").removeprefix("zip://")
+    store = name_of(array.store)
     return f"{store}/{array.path}" if array.path else store
 
 
@@ -109,14 +110,18 @@ class Inventory:
     fill_missing_chunks: bool
 
     def __call__(self) -> list[str]:
-        stored = _stored_keys(self.array)
+        metadata = describe(self.array.metadata.to_dict())
+        with reached(self.array.store):
+            stored = _stored_keys(self.array)
+        if stored is None:
+            return [metadata]  # a chunk that is not there is noticed when it is read
         if not self.fill_missing_chunks:
             # Found soon, even where damaged metadata tell of more chunks than can be counted.
             missing = next((key for _, key in cells(self.array) if key not in stored), None)
             if missing is not None:
                 raise BrokenError(
                     "missing_chunk",
-                    f"chunk {missing} of {place(self.array)} is not there ({len(stored)} of "
+                    f"chunk {missing} of {address(self.array)} is not there ({len(stored)} of "
                     f"{prod(_grid(self.array))} are); Zarr would read {self.array.fill_value} "
                     "instead.",
                     "Restore what is missing; or, if it was left out because it holds nothing but "
@@ -125,7 +130,7 @@ class Inventory:
         for key in sorted(stored):
             _check_length(self.array, key)
         chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
-        return [describe(self.array.metadata.to_dict()), *chunks]
+        return [metadata, *chunks]
 
 
 def _check_length(array: zarr.Array[Any], key: str) -> None:
@@ -142,7 +147,7 @@ def _check_length(array: zarr.Array[Any], key: str) -> None:
     if len(header) < 16 or there < needed:
         raise BrokenError(
             "corrupt_chunk",
-            f"chunk {key} of {place(array)} is cut off: {there} bytes of {max(needed, 16)}.",
+            f"chunk {key} of {address(array)} is cut off: {there} bytes of {max(needed, 16)}.",
             "Restore that chunk from the data's origin (or write the store again), then rerun.",
         )
 
@@ -160,8 +165,11 @@ def _grid(array: zarr.Array[Any]) -> list[int]:
     return [-(-extent // step) for extent, step in zip(array.shape, unit, strict=True)]
 
 
-def _stored_keys(array: zarr.Array[Any]) -> dict[str, str]:
-    """Keys of the stored chunks, with what tells that they changed where the store knows it."""
+def _stored_keys(array: zarr.Array[Any]) -> dict[str, str] | None:
+    """Keys of the stored chunks, with what tells that they changed where the store knows it.
+
+    None for stores that cannot list them. Object stores list a thousand in one request.
+    """
     store = array.store
     prefix = f"{array.path}/" if array.path else ""
     if isinstance(store, zarr.storage.LocalStore):
@@ -176,10 +184,24 @@ def _stored_keys(array: zarr.Array[Any]) -> dict[str, str]:
                 for entry in archive.infolist()
                 if entry.filename.startswith(prefix) and not entry.is_dir()
             }
+    elif isinstance(store, zarr.storage.FsspecStore):
+        if is_unlisted(store):
+            return None
+        place = f"{store.path}/{array.path}".rstrip("/")
+        infos = zarr.core.sync.sync(store.fs._find(place, detail=True))
+        keys = {name.removeprefix(f"{place}/"): _version(info) for name, info in infos.items()}
+    elif not store.supports_listing:
+        return None
     else:
         listed = zarr.core.sync.sync(_collect(store.list_prefix(prefix)))
         keys = {key.removeprefix(prefix): "" for key in listed}
     return {key: what for key, what in keys.items() if key not in METADATA}
+
+
+def _version(info: dict[str, Any]) -> str:
+    """What an object store says of an object: its size, and its digest or time of change."""
+    tags = ("ETag", "etag", "mtime", "updated", "last_modified", "LastModified", "created")
+    return f"{info.get('size')} {next((info[tag] for tag in tags if info.get(tag)), '')}"
 
 
 async def _collect(keys: AsyncIterator[str]) -> list[str]:

@@ -11,9 +11,10 @@ from typing import Any
 import zarr
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import LocalStore, StorePath, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
 
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.places import name_of
 
 LOG = logging.getLogger(__name__)
 
@@ -43,13 +44,15 @@ def sturdy(array: zarr.Array[Any], *, retries: int, missing_is_fill: bool) -> za
 class SturdyStore(WrapperStore[Store]):
     """Retries reads of another store; see :func:`sturdy`."""
 
+    _supports_sync_io = False  # Zarr's shortcut would pass by what follows
+
     def __init__(self, store: Store, retries: int, missing_is_fill: bool) -> None:
         super().__init__(store)
         self._retries = retries
         self._missing_is_fill = missing_is_fill
 
     def __str__(self) -> str:
-        return str(self._store).removeprefix("file://")
+        return name_of(self._store)
 
     def _with_store(self, store: Store) -> SturdyStore:
         return type(self)(store, self._retries, self._missing_is_fill)
@@ -78,14 +81,22 @@ class SturdyStore(WrapperStore[Store]):
     async def _patiently(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        wait = FIRST_WAIT
-        for _ in range(self._retries):
+        wait, left = FIRST_WAIT, self._retries
+        while True:
             try:
                 return await self._store.get(key, prototype, byte_range)
-            except PERMANENT:
-                raise
-            except OSError as error:  # so are time-outs, lost connections, and fsspec's own
+            except Exception as error:  # a store may raise anything when a connection is lost
+                if not left or isinstance(error, PERMANENT):
+                    if isinstance(self._store, FsspecStore):  # which holds whole chunks, or none
+                        raise self._unreachable(key, error) from error
+                    raise
                 LOG.info("%s of %s: %s; asked for again in %.1f s", key, self, error, wait)
                 await asyncio.sleep(wait)
-                wait *= 2
-        return await self._store.get(key, prototype, byte_range)
+                wait, left = 2 * wait, left - 1
+
+    def _unreachable(self, key: str, error: Exception) -> BrokenError:
+        return BrokenError(
+            "unreachable",
+            f"chunk {key} of {self} cannot be read: {type(error).__name__}: {error}",
+            "Check the network and the credentials, then run again.",
+        )

@@ -12,6 +12,7 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
+from kmufs_stream.places import Place, name_of
 from kmufs_stream.sources.frame import attributes, coordinates, dimension_names
 from kmufs_stream.sources.matrix import Matrix, Rows, describe, is_numeric
 from kmufs_stream.sources.stacking import Names, Stacking, named, stack_frame
@@ -42,7 +43,7 @@ class Columns:
 
 
 def side_by_side(
-    source: str,
+    place: Place,
     group: zarr.Group,
     datasets: list[xr.Dataset],
     *,
@@ -54,7 +55,7 @@ def side_by_side(
 
     Raises RequestError where there are none, or where it is open along which dimensions.
     """
-    arrays = dict(sorted(group.arrays()))
+    source, arrays = name_of(place), dict(sorted(group.arrays()))
     dims = {name: dimension_names(array, datasets) for name, array in arrays.items()}
     known = {*datasets[0].coords} if datasets else set()
     numeric = {
@@ -111,6 +112,7 @@ def side_by_side(
         encoded=True,
         inventory=_Inventories({n: Inventory(a, fill_missing_chunks) for n, a in chosen.items()}),
         stacked=True,
+        place=place,
     )
 
 

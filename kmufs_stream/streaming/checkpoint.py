@@ -1,10 +1,11 @@
-"""Checkpoints: the states of a pass that wait for their siblings, kept on disk.
+"""Checkpoints: the states of a pass that wait for their siblings, kept on disk or in a store.
 
-A folder holds ``checkpoint.json``, which says what it belongs to, and per pass one file for each
-node of the merge tree that is done while its sibling is not. Each file stands for itself, appears
-whole or not at all, and ends with a checksum; a node's file makes those below it superfluous. A
-pass that is over leaves its root. To resume is to run again, with what is found in place of
-reading: as every node's state depends on its rows alone, the result is the same bit for bit.
+A folder, or what lies below an address in an object store, holds ``checkpoint.json``, which says
+what it belongs to, and per pass one file for each node of the merge tree that is done while its
+sibling is not. Each file stands for itself, appears whole or not at all, and ends with a checksum;
+a node's file makes those below it superfluous. A pass that is over leaves its root. To resume is
+to run again, with what is found in place of reading: as every node's state depends on its rows
+alone, the result is the same bit for bit.
 
 States are pickled: resume only from folders that nobody else can write to.
 """
@@ -13,21 +14,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import pickle
-import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self, TypeAlias
 
 from dask.base import tokenize
+from upath import UPath
 
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError
+from kmufs_stream.places import reached, remove
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.version import __version__
 
@@ -37,6 +40,9 @@ IDENTITY = "checkpoint.json"
 CHUNKS, CORRUPT, OTHERS = "data chunks", "corrupt chunk", "data chunks but that"
 SAVING_SHARE = 20  # saving may take one part in so many of the time
 DIGEST_BYTES = 32
+PIECE = 2**23  # bytes sent to and fetched from an object store at a time
+
+Folder: TypeAlias = Path | UPath
 
 
 class Checkpoint:
@@ -47,18 +53,24 @@ class Checkpoint:
 
     Parameters
     ----------
-    folder : where; made when something is saved.
+    folder : where; made when something is saved. A path or an address.
     resume : go on from what it holds. Without, a folder that exists is refused.
 
     Raises RequestError where the folder cannot be used.
     """
 
     def __init__(
-        self, folder: Path, *, resume: bool, tell: Callable[[str], None] = lambda text: None
+        self, folder: Folder, *, resume: bool, tell: Callable[[str], None] = lambda text: None
     ) -> None:
-        self.folder, self.tell = folder.absolute(), tell
+        self.folder: Folder = folder.absolute() if isinstance(folder, Path) else folder
+        self.tell = tell
         self._claimed = False
-        if not self.folder.parent.is_dir():
+        with reached(self.folder):
+            self._check(resume=resume)
+
+    def _check(self, *, resume: bool) -> None:
+        folder = self.folder
+        if isinstance(folder, Path) and not folder.parent.is_dir():
             raise RequestError(
                 "no_folder",
                 f"The folder {self.folder.parent} of the checkpoint does not exist.",
@@ -88,7 +100,7 @@ class Checkpoint:
         trace: TracebackType | None,
     ) -> None:
         if error is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove(self.folder)
         elif self._claimed:
             self._note_corrupt(getattr(error, "chunk", None))
             error.add_note(f"The checkpoint {self.folder} is kept: --resume goes on from it.")
@@ -112,12 +124,12 @@ class Checkpoint:
             **identity,
         }
         place = self.folder / IDENTITY
-        if not place.exists():
-            try:
-                self.folder.mkdir(exist_ok=True)
+        with reached(self.folder):
+            there = place.exists()
+        if not there:
+            with _written(self.folder):
+                _make(self.folder)
                 self._identify(ours)
-            except OSError as error:
-                raise _unwritable(self.folder, error) from error
             self.tell(f"checkpoint: {self.folder}")
             self._claimed = True
             return
@@ -166,10 +178,8 @@ class Checkpoint:
     def of_pass(self, number: int, kernel: Any) -> SavedPass:
         """The states of the ``number``-th pass, counted from 1."""
         folder = self.folder / f"pass-{number:03d}"
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
+        with _written(self.folder):
+            _make(folder)
         # The constants of a later kernel follow from earlier passes: on another machine they
         # may differ in the last bit, and states of the two must not be merged.
         return SavedPass(folder, tokenize(kernel, ensure_deterministic=True), self.tell)
@@ -185,36 +195,40 @@ class SavedPass:
     kernel : digest of the kernel that made them.
     """
 
-    folder: Path
+    folder: Folder
     kernel: str
     tell: Callable[[str], None]
     _kept: set[Node] = field(default_factory=set)
     _began: float = field(default_factory=time.monotonic)
     _due: float = 0.0
 
-    def path(self, node: Node) -> Path:
+    def path(self, node: Node) -> Folder:
         """The file of a node's state."""
         return self.folder / f"{node.level}-{node.index}.state"
 
     def find(self, tree: Tree) -> list[Node]:
         """The nodes to start from; damaged files are set aside, superfluous ones removed."""
-        whole = []
-        for path in sorted(self.folder.glob("*.state")):
+        with reached(self.folder):
+            whole = list(self._whole())
+        self._kept = set(whole)
+        highest = tree.highest(whole)
+        for node in highest:
+            self.keep(node)
+        return highest
+
+    def _whole(self) -> Iterator[Node]:
+        files: list[Any] = [*self.folder.glob("*.state")]
+        for path in sorted(files, key=str):
             level, _, index = path.stem.partition("-")
             made_by = _intact(path)
             if made_by is None:
                 path.rename(path.with_suffix(".damaged"))
                 self.tell(f"{path} is damaged and was set aside: its rows are read again")
             elif made_by == self.kernel:
-                whole.append(Node(int(level), int(index)))
+                yield Node(int(level), int(index))
             else:
                 path.unlink()
                 self.tell(f"{path} is of a run on another machine: its rows are read again")
-        self._kept = set(whole)
-        highest = tree.highest(whole)
-        for node in highest:
-            self.keep(node)
-        return highest
 
     def missing(self, nodes: Iterable[Node]) -> list[Node]:
         """Those nodes that are not saved, to be saved now."""
@@ -231,7 +245,8 @@ class SavedPass:
 
     def drop(self, node: Node) -> None:
         """Remove a node's file."""
-        self.path(node).unlink(missing_ok=True)
+        with reached(self.folder):
+            self.path(node).unlink(missing_ok=True)
         self._kept.discard(node)
 
     @property
@@ -240,7 +255,7 @@ class SavedPass:
         return time.monotonic() >= self._due
 
 
-def save_state(state: Any, path: Path, kernel: str) -> None:
+def save_state(state: Any, path: Folder, kernel: str) -> None:
     """Write a state and a checksum, whole or not at all. Raises BrokenError where it cannot be."""
 
     def write(file: Any) -> None:
@@ -249,15 +264,13 @@ def save_state(state: Any, path: Path, kernel: str) -> None:
         pickle.dump(state, summed, protocol=5)
         file.write(summed.digest.digest())
 
-    try:
+    with _written(path.parent):
         _write(path, write)
-    except OSError as error:
-        raise _unwritable(path.parent, error) from error
 
 
-def load_state(path: Path) -> Any:
+def load_state(path: Folder) -> Any:
     """Read a state that was saved and found intact."""
-    with path.open("rb") as file:
+    with reached(path), _opened(path) as file:
         file.readline()
         return pickle.load(file)
 
@@ -270,14 +283,16 @@ class _Summed:
 
     def write(self, part: Any) -> int:
         self.digest.update(part)
-        written: int = self.file.write(part)
-        return written
+        whole = memoryview(part).cast("B")
+        for start in range(0, len(whole), PIECE):  # what an object store copies before sending
+            self.file.write(whole[start : start + PIECE])
+        return len(whole)
 
 
-def _intact(path: Path) -> str | None:
+def _intact(path: Folder) -> str | None:
     """The digest of the kernel of an undamaged file, else None."""
-    with path.open("rb") as file:
-        left = os.fstat(file.fileno()).st_size - DIGEST_BYTES
+    left = path.stat().st_size - DIGEST_BYTES
+    with _opened(path) as file:
         digest, kernel = hashlib.sha256(), file.readline()
         digest.update(kernel)
         left -= len(kernel)
@@ -287,8 +302,18 @@ def _intact(path: Path) -> str | None:
         return kernel.decode().strip() if file.read() == digest.digest() else None
 
 
-def _write(path: Path, write: Callable[[Any], Any]) -> None:
-    """Write a file beside its place, on to the disk, and rename it in."""
+def _make(folder: Folder) -> None:
+    """Make a folder; in an object store there are none."""
+    if isinstance(folder, Path):
+        folder.mkdir(exist_ok=True)
+
+
+def _write(path: Folder, write: Callable[[Any], Any]) -> None:
+    """Write a file beside its place, on to the disk, and rename it in; an object as a whole."""
+    if not isinstance(path, Path):
+        with path.open("wb", block_size=PIECE) as file:
+            write(file)
+        return
     partial = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
         with partial.open("wb") as file:
@@ -300,9 +325,42 @@ def _write(path: Path, write: Callable[[Any], Any]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _unwritable(folder: Path, error: OSError) -> BrokenError:
-    return BrokenError(
-        "checkpoint_failed",
-        f"The checkpoint cannot be written to {folder}: {error.strerror or error}.",
-        "Make room, or choose another --checkpoint.",
-    )
+def _opened(path: Folder) -> BinaryIO:
+    """A file to read from; of an object a piece at a time is in memory."""
+    if isinstance(path, Path):
+        return path.open("rb")
+    return io.BufferedReader(_Pieces(path), PIECE)
+
+
+class _Pieces(io.RawIOBase):
+    """An object read in pieces: fsspec's own files hold all of what is asked for at once, twice."""
+
+    def __init__(self, path: UPath) -> None:
+        self._path, self._at, self._size = path, 0, path.stat().st_size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        stop = min(self._at + min(len(into), PIECE), self._size)
+        if stop == self._at:
+            return 0
+        piece = self._path.fs.cat_file(self._path.path, start=self._at, end=stop)
+        into[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+
+@contextlib.contextmanager
+def _written(folder: Folder) -> Iterator[None]:
+    """Say of what fails inside that the checkpoint cannot be written."""
+    try:
+        with reached(folder):
+            yield
+    except (OSError, KmufsError) as error:
+        said = error.message if isinstance(error, KmufsError) else error.strerror or error
+        raise BrokenError(
+            "checkpoint_failed",
+            f"The checkpoint cannot be written to {folder}: {said}.",
+            "Make room, or choose another --checkpoint.",
+        ) from error

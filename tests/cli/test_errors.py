@@ -101,12 +101,12 @@ CASES = [
     Case("a file", file, (*DATA, *K, *H), "not_zarr", ("data.zarr",), "folder"),
     Case("not Zarr", plain_folder, (*DATA, *K, *H), "not_zarr", ("zarr.json",), "folder"),
     Case(
-        "an address",
+        "an address of an unknown kind",
         lambda p: None,
-        ("select", "s3://bucket/data.zarr", *K, *H),
-        "not_local",
-        ("s3://bucket/data.zarr",),
-        "copy it here",
+        ("select", "moon://bucket/data.zarr", *K, *H),
+        "unknown_protocol",
+        ("moon://bucket/data.zarr",),
+        "s3://",
     ),
     Case(
         "empty group",

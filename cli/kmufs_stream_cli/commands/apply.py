@@ -8,7 +8,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import split
+from kmufs_stream_cli.table import split, storage_options
 from kmufs_stream_cli.typed import typed
 
 
@@ -28,6 +28,7 @@ def apply(
     raw: options.Raw = False,
     feature_labels: options.FeatureLabels = None,
     fill_missing_chunks: options.FillMissingChunks = False,
+    storage_option: options.StorageOption = None,
     threads: options.Threads = None,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
@@ -43,6 +44,7 @@ def apply(
     from kmufs_stream import apply as run
     from kmufs_stream import open_matrix
 
+    stores = storage_options(storage_option)
     matrix = open_matrix(
         data,
         variable=variable,
@@ -53,6 +55,7 @@ def apply(
         raw=raw,
         feature_labels=feature_labels,
         fill_missing_chunks=fill_missing_chunks,
+        storage_options=stores,
     )
     with shown(log=log, quiet=quiet) as progress:
         done = run(
@@ -62,6 +65,7 @@ def apply(
             overwrite=overwrite,
             memory=memory,
             threads=threads,
+            storage_options=stores,
             command=typed(),
             progress=progress,
         )

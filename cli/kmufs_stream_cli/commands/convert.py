@@ -8,6 +8,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.table import storage_options
 
 
 def convert(
@@ -28,6 +29,7 @@ def convert(
             help=".csv, .parquet: the column that names the samples.",
         ),
     ] = None,
+    storage_option: options.StorageOption = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     log: options.Log = False,
@@ -38,7 +40,14 @@ def convert(
     from kmufs_stream import convert as run
 
     with shown(log=log, quiet=quiet) as progress:
-        done = run(source, out, index_column=index_column, overwrite=overwrite, progress=progress)
+        done = run(
+            source,
+            out,
+            index_column=index_column,
+            overwrite=overwrite,
+            storage_options=storage_options(storage_option),
+            progress=progress,
+        )
     if json:
         show.as_json(done.summary())
         return

@@ -29,7 +29,7 @@ def decompose(
         typer.Option(
             "--out",
             metavar="PATH",
-            help="Zarr store to write the factor to.",
+            help="Zarr store to write the factor to, a path or address.",
             rich_help_panel=options.OUTPUT,
         ),
     ],
@@ -74,6 +74,7 @@ def decompose(
             overwrite=overwrite,
             checkpoint=checkpoint,
             resume=resume,
+            storage_options=table.storage_options(),
             command=typed(),
             progress=progress,
         )

@@ -8,7 +8,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import split
+from kmufs_stream_cli.table import split, storage_options
 
 if TYPE_CHECKING:
     from kmufs_stream import Evaluation
@@ -44,6 +44,7 @@ def evaluate(
     sample_dims: options.SampleDims = None,
     feature_dims: options.FeatureDims = None,
     fill_missing_chunks: options.FillMissingChunks = False,
+    storage_option: options.StorageOption = None,
     k: Annotated[
         int | None,
         typer.Option("--k", help="Clusters; those of RESULT by default.", rich_help_panel=MEASURES),
@@ -71,6 +72,7 @@ def evaluate(
     from kmufs_stream import evaluate as run
     from kmufs_stream import open_matrix
 
+    stores = storage_options(storage_option)
     table = None
     if data is not None:
         table = open_matrix(
@@ -80,6 +82,7 @@ def evaluate(
             sample_dims=split(sample_dims),
             feature_dims=split(feature_dims),
             fill_missing_chunks=fill_missing_chunks,
+            storage_options=stores,
         )
     with shown(log=log, quiet=quiet) as progress:
         found = run(
@@ -91,6 +94,7 @@ def evaluate(
             seed=seed,
             memory=memory,
             threads=threads,
+            storage_options=stores,
             progress=progress,
         )
     if json:

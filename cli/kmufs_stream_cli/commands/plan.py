@@ -38,14 +38,14 @@ def plan(
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
     from kmufs_stream.streaming.cluster import connected
 
-    matrix = table.open()
+    matrix, stores = table.open(), table.storage_options()
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         made = plan_selection(
             matrix,
             k,
             h,
             solver=solver,
-            factor=None if factor is None else load_factor(factor),
+            factor=None if factor is None else load_factor(factor, storage_options=stores),
             selection_only=selection_only,
             method=method,
             lanczos=LanczosOptions(tol, max_passes),

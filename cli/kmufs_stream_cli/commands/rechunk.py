@@ -8,7 +8,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import split
+from kmufs_stream_cli.table import split, storage_options
 
 
 def rechunk(
@@ -19,6 +19,7 @@ def rechunk(
     sample_dims: options.SampleDims = None,
     feature_dims: options.FeatureDims = None,
     fill_missing_chunks: options.FillMissingChunks = False,
+    storage_option: options.StorageOption = None,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -33,6 +34,7 @@ def rechunk(
     from kmufs_stream import open_matrix
     from kmufs_stream import rechunk as run
 
+    stores = storage_options(storage_option)
     matrix = open_matrix(
         data,
         variable=variable,
@@ -40,9 +42,17 @@ def rechunk(
         sample_dims=split(sample_dims),
         feature_dims=split(feature_dims),
         fill_missing_chunks=fill_missing_chunks,
+        storage_options=stores,
     )
     with shown(log=log, quiet=quiet) as progress:
-        done = run(matrix, out, memory=memory, overwrite=overwrite, progress=progress)
+        done = run(
+            matrix,
+            out,
+            memory=memory,
+            overwrite=overwrite,
+            storage_options=stores,
+            progress=progress,
+        )
     if json:
         show.as_json(done.summary())
         return

@@ -40,7 +40,8 @@ def select(
         typer.Option(
             "--out",
             metavar="PATH",
-            help="Zarr store to write; DATA's name + .selected.zarr in this folder by default.",
+            help="Zarr store to write, a path or address; DATA's name + .selected.zarr in this "
+            "folder by default.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -138,6 +139,7 @@ def select(
             checkpoint=checkpoint,
             resume=resume,
             precision=precision,
+            storage_options=table.storage_options(),
         )
     if json:
         show.as_json(result.summary())

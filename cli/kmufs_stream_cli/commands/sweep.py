@@ -78,13 +78,16 @@ def sweep(
     from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
     from kmufs_stream.factor_store import is_factor
+    from kmufs_stream.places import place_of
     from kmufs_stream.trials import check_csv, write_csv
 
     ks = _grid("--k", k, suggest_k)
     hs = _grid("--h", h, suggest_h)
     if csv is not None:
         check_csv(csv, overwrite=overwrite)
-    data: Any = table.data if is_factor(table.data) else table.open()
+    data: Any = place_of(table.data, table.storage_options())
+    if not is_factor(data):
+        data = table.open()
     with shown(log=log, quiet=quiet) as progress:
         found = run(
             data,

@@ -1,0 +1,149 @@
+"""The command line on S3, with a server on this machine: killed, resumed, refused, in a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from conftest import Run, environment
+from helpers import Bucket, planted, write_bare
+from test_resume import begun, ended
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+Cli = Callable[..., Run]
+
+
+@pytest.fixture
+def there(bucket: Bucket, folder: Path) -> str:
+    """The address of a bare array, 600 x 30 in 40 chunks; it is in the folder too."""
+    write_bare(folder / "data.zarr", planted(600, 30, dtype=np.float32), chunks=(15, 30))
+    return bucket.put(folder / "data.zarr")
+
+
+def same(out: str, local: str) -> None:
+    """A selection in S3 is the local one, but for where the data lie."""
+    for group in (None, "all_features", "diagnostics"):
+        a, b = (xr.open_zarr(s, group=group, chunks=None).load() for s in (out, local))
+        for dataset in (a, b):
+            for key in ("source", "fingerprint", "command", "created"):
+                dataset.attrs.pop(key, None)
+        xr.testing.assert_identical(a, b)
+
+
+def test_killed_and_resumed(there: str, bucket: Bucket, folder: Path) -> None:
+    table = ("--k", 3, "--h", 5, "--method", "lanczos", "--threads", 2)
+    local = ended(begun(0, "select", "data.zarr", *table, "--out", "local.zarr"))
+    assert local.code == 0, local
+
+    remote = (there, *table, "--out", bucket.at("sel.zarr"), "--checkpoint", bucket.at("kept"))
+    process = begun(0.1, "select", *remote)
+    while not any(name.endswith(".state") for name in bucket.objects("kept")):
+        assert process.poll() is None, ended(process)
+        time.sleep(0.02)
+    process.kill()  # SIGKILL, in mid-run
+    process.communicate(timeout=60)
+    assert process.returncode == -9
+    assert bucket.objects("sel.zarr") == []
+
+    again = ended(begun(0, "select", *remote))
+    assert again.code == 2
+    assert f"{bucket.at('kept')} is the checkpoint of a run that did not end" in again.err
+    resumed = ended(begun(0, "select", *remote, "--resume", "--json"))
+    assert resumed.code == 0, resumed
+    assert resumed.err == f"going on from the checkpoint {bucket.at('kept')}\n"
+    assert resumed.json()["output"] == bucket.at("sel.zarr")
+    same(bucket.at("sel.zarr"), "local.zarr")
+    assert {name.partition("/")[0] for name in bucket.objects()} == {"data.zarr", "sel.zarr"}
+
+
+def test_every_command_takes_addresses(
+    there: str, bucket: Bucket, cli: Cli, s3_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("select", "data.zarr", "--k", 3, "--h", 5, "--out", "local.zarr").code == 0
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    where = ("--storage-option", f"endpoint_url={s3_server}")
+    factor, out = bucket.at("factor.zarr"), bucket.at("sel.zarr")
+    done = cli("decompose", there, "--k", 3, "--out", factor, *where)
+    assert (done.code, done.err) == (0, "")
+    again = f"--storage-option endpoint_url={s3_server}"
+    assert again in done.words()
+    assert cli("plan", there, "--k", 3, "--h", 5, "--factor", factor, *where).code == 0
+    run = cli("select", there, "--k", 3, "--h", 5, "--out", out, "--factor", factor, *where)
+    assert run.code == 0, run
+    assert cli("sweep", factor, "--k", 2, "--h", 5, *where).code == 0
+    judged = cli("evaluate", out, "--json", *where)
+    assert judged.json()["source"] == out
+    for command in (
+        ("apply", out, there, "--out", bucket.at("applied.zarr")),
+        ("rechunk", there, bucket.at("rows.zarr")),
+        ("select", there, "--k", 3, "--h", 4, "--out", out, "--overwrite"),
+    ):
+        done = cli(*command, *where)
+        assert (done.code, done.err) == (0, ""), done
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
+    np.testing.assert_array_equal(
+        xr.open_zarr(bucket.at("applied.zarr"))["data"], xr.open_zarr("local.zarr")["data"]
+    )
+    assert xr.open_zarr(out).sizes["feature"] == 4
+
+
+def test_workers_read_and_write_there(there: str, bucket: Bucket, shell: Cli, cli: Cli) -> None:
+    assert cli("select", there, "--k", 3, "--h", 5, "--out", "local.zarr").code == 0
+    done = shell(
+        *("select", there, "--k", 3, "--h", 5, "--out", bucket.at("sel.zarr")),
+        *("--workers", 2, "--checkpoint", bucket.at("kept")),
+    )
+    assert done.code == 0, done
+    assert "Traceback" not in done.err
+    same(bucket.at("sel.zarr"), "local.zarr")
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("secret=sesame", "secret holds a credential"),
+        ("aws_access_key_id=sesame", "aws_access_key_id holds a credential"),
+        ('client_kwargs={"aws_session_token": "sesame"}', "aws_session_token"),
+        ("endpoint_url=http://me:sesame@host", "endpoint_url holds a credential"),
+        ("sesame", "names no value"),
+    ],
+)
+def test_credentials_are_not_typed(cli: Cli, option: str, says: str) -> None:
+    done = cli("plan", "s3://bucket/x", "--k", 3, "--h", 5, "--storage-option", option)
+    assert done.code == 2
+    assert says in done.err
+    assert "KEY=VALUE" in done.err or "sesame" not in done.err
+
+
+def test_addresses_with_passwords_are_refused(cli: Cli) -> None:
+    for command in (
+        ("plan", "s3://me:sesame@bucket/x", "--k", 3, "--h", 5),
+        ("evaluate", "https://me:sesame@host/x"),
+    ):
+        done = cli(*command)
+        assert (done.code, done.out) == (2, "")
+        assert "holds credentials" in done.err
+        assert "sesame" not in done.err
+
+
+def test_without_s3fs_the_extra_is_named(folder: Path) -> None:
+    code = "import sys; sys.modules['s3fs'] = None; from kmufs_stream_cli import main; main()"
+    code = code.replace("main()", "sys.exit(main(sys.argv[1:]))")
+    words = ["plan", "s3://bucket/x", "--k", "3", "--h", "5"]
+    done: Any = subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert 'pip install "kmufs-stream[s3]"' in done.stderr
+    assert "Traceback" not in done.stderr
