@@ -90,9 +90,13 @@ def read_selection(source: str) -> tuple[xr.Dataset, xr.Dataset]:
         )
     try:
         with opened_quietly():
-            root = xr.open_zarr(source, chunks=None)
-            ours = root.attrs.get("format") == FORMAT
-            every = xr.open_zarr(source, group="all_features", chunks=None) if ours else None
+            # An index would load the labels of all samples.
+            root = xr.open_zarr(source, chunks=None, create_default_indexes=False)
+            every = None
+            if root.attrs.get("format") == FORMAT:
+                every = xr.open_zarr(
+                    source, group="all_features", chunks=None, create_default_indexes=False
+                )
     except Exception as error:
         raise RequestError(
             "not_a_selection",
