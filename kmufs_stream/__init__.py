@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from kmufs_stream.evaluation import Evaluation, evaluate
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
+    from kmufs_stream.information import info
     from kmufs_stream.rechunking import Rechunking, rechunk
+    from kmufs_stream.reporting import Report, report
     from kmufs_stream.result import Selection
     from kmufs_stream.screening import Screening
     from kmufs_stream.selection import AdmmOptions, plan_selection, select
@@ -45,6 +47,7 @@ __all__ = [
     "Matrix",
     "Plan",
     "Rechunking",
+    "Report",
     "RequestError",
     "Screening",
     "Selection",
@@ -54,10 +57,12 @@ __all__ = [
     "convert",
     "decompose",
     "evaluate",
+    "info",
     "load_factor",
     "open_matrix",
     "plan_selection",
     "rechunk",
+    "report",
     "save_factor",
     "select",
     "sweep",
@@ -77,6 +82,7 @@ _HOMES = {
     "Matrix": "sources",
     "Plan": "streaming.plan",
     "Rechunking": "rechunking",
+    "Report": "reporting",
     "RequestError": "errors",
     "Screening": "screening",
     "Selection": "result",
@@ -85,10 +91,12 @@ _HOMES = {
     "convert": "conversion",
     "decompose": "decomposition",
     "evaluate": "evaluation",
+    "info": "information",
     "load_factor": "factor_store",
     "open_matrix": "sources",
     "plan_selection": "selection",
     "rechunk": "rechunking",
+    "report": "reporting",
     "save_factor": "factor_store",
     "select": "selection",
     "sweep": "trials",

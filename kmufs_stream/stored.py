@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,10 +89,13 @@ def read_selection(place: Place) -> tuple[xr.Dataset, xr.Dataset]:
         raise RequestError("not_found", absence(place), "Make it with kmufs-stream select.")
     try:
         with opened_quietly():
-            stored = zarr_root(place)
-            root = xr.open_zarr(stored, chunks=None)
+            # An index would load the labels of all samples.
+            opened = partial(
+                xr.open_zarr, zarr_root(place), chunks=None, create_default_indexes=False
+            )
+            root = opened()
             ours = root.attrs.get("format") == FORMAT
-            every = xr.open_zarr(stored, group="all_features", chunks=None) if ours else None
+            every = opened(group="all_features") if ours else None
     except Exception as error:
         raise RequestError(
             "not_a_selection",

@@ -26,6 +26,8 @@ HEAVY = {
     "dask",
     "distributed",
     "h5py",
+    "jinja2",
+    "matplotlib",
     "numpy",
     "pandas",
     "scipy",

@@ -21,8 +21,10 @@ from kmufs_stream_cli.commands.convert import convert
 from kmufs_stream_cli.commands.decompose import decompose
 from kmufs_stream_cli.commands.demo import demo
 from kmufs_stream_cli.commands.evaluate import evaluate
+from kmufs_stream_cli.commands.info import info
 from kmufs_stream_cli.commands.plan import plan
 from kmufs_stream_cli.commands.rechunk import rechunk
+from kmufs_stream_cli.commands.report import report
 from kmufs_stream_cli.commands.select import select
 from kmufs_stream_cli.commands.sweep import sweep
 from kmufs_stream_cli.failure import explain, tell
@@ -79,6 +81,11 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         "sweep factor.zarr --k 5,10,20 --h 20:200:20 --suggest-h",
         "sweep data.zarr --suggest-k --suggest-h --solver css,consensus --csv trials.csv",
     ),
+    report: (
+        "report data.selected.zarr",
+        "report a.selected.zarr b.selected.zarr sweep.csv --out report.html --png figures",
+    ),
+    info: ("info data.selected.zarr",),
     apply: ("apply data.selected.zarr new.zarr --out new.selected.zarr",),
     convert: (
         "convert table.csv table.zarr --index-column id",

@@ -511,15 +511,15 @@ def test_help_waits_for_nothing_heavy(folder: Path) -> None:
     program = (
         "import sys; from kmufs_stream_cli import main\n"
         "codes = [main([*command, '--help']) for command in "
-        "([], ['select'], ['plan'], ['decompose'], ['demo'])]\n"
-        "heavy = {'numpy', 'dask', 'xarray', 'zarr', 'scipy', 'sklearn', 'psutil'}\n"
+        "([], ['select'], ['plan'], ['decompose'], ['demo'], ['report'], ['info'])]\n"
+        "heavy = {'numpy', 'dask', 'xarray', 'zarr', 'scipy', 'sklearn', 'psutil', 'matplotlib'}\n"
         "print(codes, sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment(), capture_output=True, text=True
     )
-    assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0, 0] []", done.stderr
-    for command in ("select", "plan", "decompose", "demo"):
+    assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0, 0, 0, 0] []", done.stderr
+    for command in ("select", "plan", "decompose", "demo", "report", "info"):
         assert f"kmufs-stream {command}" in done.stdout
 
 

@@ -1,0 +1,119 @@
+"""What something that this tool wrote says of itself; only metadata are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import zarr
+
+from kmufs_stream import application, factor_store, result
+from kmufs_stream.errors import RequestError
+from kmufs_stream.streaming import checkpoint
+
+READS = {
+    module.FORMAT: module.FORMAT_VERSION
+    for module in (application, checkpoint, factor_store, result)
+}
+SELF = ("format", "format_version", "version", "command", "created", "source", "fingerprint")
+OUTCOME = (
+    "objective",
+    "optimum",
+    "solver_objective",
+    "iterations",
+    "converged",
+    "ambiguous",
+    "kept",
+    "passes",
+    "settled",
+    "score_error",
+    "last_change",
+    "samples_dropped",
+    "missing_values",
+)
+SHAPE = ("samples", "features", "k", "h")
+
+
+def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a selection, a factor, an applied selection or a checkpoint says of itself.
+
+    Returns plain JSON types: ``path``, ``kind``, ``format_version`` and that which this version
+    ``reads``, the ``version`` that wrote it, ``command`` and ``created`` (null from Python),
+    ``source``, ``identity`` of the data, ``shape``, ``options``, ``outcome``, ``arrays`` (name to
+    shape and dtype), ``bytes`` on disk. What is not recorded is null or missing.
+
+    Raises RequestError for anything else. O(number of arrays and files).
+    """
+    place = Path(path)
+    if not place.exists():
+        raise RequestError("not_found", f"{path} does not exist.", "Look for a slip in the path.")
+    noted = place / checkpoint.IDENTITY
+    said, arrays = _of_checkpoint(noted) if noted.is_file() else _of_store(place)
+    kind = str(said.get("format"))
+    if kind not in READS:
+        raise RequestError(
+            "not_ours",
+            f"{path} is nothing that kmufs-stream says more about.",
+            "Give what select, decompose or apply wrote, or a checkpoint.",
+        )
+    rest = {name: value for name, value in said.items() if name not in (*SELF, *SHAPE, "checksum")}
+    outcome = {
+        name: rest.pop(name)
+        for name in list(rest)
+        if name in OUTCOME or name.startswith("excluded")
+    }
+    shape = {name: said[name] for name in SHAPE if name in said}
+    if kind == factor_store.FORMAT:
+        shape["features"] = arrays["mean"]["shape"][0]
+        shape["components"] = arrays["singular_values"]["shape"][0]
+        outcome |= {
+            f"excluded_{reason}": len(index)
+            for reason, index in json.loads(outcome.pop("excluded")).items()
+        }
+        rest |= rest.pop("screening")
+    identity = said.get("fingerprint")
+    return {
+        "path": str(path),
+        "kind": kind.removeprefix("kmufs-"),
+        "format_version": said.get("format_version"),
+        "reads": READS[kind],
+        "version": said.get("version"),
+        "command": said.get("command"),
+        "created": said.get("created"),
+        "source": said.get("source"),
+        "identity": "-".join(identity.values()) if isinstance(identity, dict) else identity,
+        "shape": shape,
+        "options": rest,
+        "outcome": outcome,
+        "arrays": arrays,
+        "bytes": sum(f.stat().st_size for f in [place, *place.rglob("*")] if f.is_file()),
+    }
+
+
+def _of_store(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Attributes and arrays of a Zarr group; nothing of whatever is none."""
+    try:
+        group = zarr.open_group(place, mode="r")
+        attrs = dict(group.attrs)
+        if attrs.get("format") not in READS:
+            return {}, {}
+        members = group.members(max_depth=None)
+    except Exception:  # whatever it is, it is not ours
+        return {}, {}
+    return attrs, {
+        name: {"shape": list(array.shape), "dtype": str(array.dtype)}
+        for name, array in sorted(members, key=lambda member: member[0])
+        if isinstance(array, zarr.Array)
+    }
+
+
+def _of_checkpoint(noted: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a checkpoint belongs to; it holds no arrays."""
+    try:
+        said = dict(json.loads(noted.read_bytes()))
+        kind, _, version = str(said["format"]).partition(" ")
+        return said | {"format": kind, "format_version": int(version)}, {}
+    except (ValueError, KeyError, TypeError):
+        return {}, {}

@@ -1,0 +1,135 @@
+"""A report of selections and sweeps: one HTML page that needs nothing else, and PNG images.
+
+Data go one way: ``content`` reads and sums up, ``figures`` says what there is to see, ``drawing``
+draws it, ``images`` makes SVG and PNG of that, ``page`` puts it together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.output import new_output
+
+NEEDED = ("matplotlib", "jinja2")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Attributes
+    ----------
+    output : the page.
+    images : the PNG files, in the order of the page.
+    """
+
+    output: Path
+    images: tuple[Path, ...]
+    results: int
+    sweeps: int
+
+    def summary(self) -> dict[str, Any]:
+        """The same in plain JSON types."""
+        return {
+            "output": str(self.output),
+            "bytes": self.output.stat().st_size,
+            "images": [str(image) for image in self.images],
+            "results": self.results,
+            "sweeps": self.sweeps,
+        }
+
+
+def report(
+    results: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    out: str | os.PathLike[str],
+    png: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    command: str | None = None,
+) -> Report:
+    """Write a page that shows selections and sweeps, and compares what are several.
+
+    Parameters
+    ----------
+    results : what :func:`kmufs_stream.select` wrote, and tables of sweeps (.csv, .json).
+    out : HTML file to write; it loads nothing from elsewhere.
+    png : a name that ends in .png takes all figures as one image; any other is a folder with an
+        image for each, made if it is not there.
+    overwrite : replace files that exist.
+    command : the command line that asks for this, to be shown.
+
+    Raises
+    ------
+    RequestError : not a selection or sweep, files that exist, Matplotlib or Jinja2 missing.
+    BrokenError : writing failed.
+
+    At most 2000 rows of each result are read, whatever it holds.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise RequestError(
+            "missing_library",
+            f"A report is made with {' and '.join(missing)}, which this Python lacks.",
+            'Install it: pip install "kmufs-stream[report]"',
+        )
+    sources = [results] if isinstance(results, str | os.PathLike) else list(results)
+    if not sources:
+        raise RequestError("bad_option", "No result is given.", "Give one or more.")
+    page_file = Path(out)
+    _check(page_file, "--out", sources, overwrite=overwrite)
+    image_file = None if png is None else Path(png)
+    single = image_file is not None and image_file.suffix.lower() == ".png"
+    if image_file is not None and (single or image_file.is_file()):
+        _check(image_file, "--png", sources, overwrite=overwrite)
+
+    # Half a second, for those who draw alone.
+    from kmufs_stream.reporting import images
+    from kmufs_stream.reporting.content import read_all
+    from kmufs_stream.reporting.page import assemble
+
+    whole = assemble(read_all(sources))
+    files: dict[Path, bytes] = {page_file: whole.html(command).encode()}
+    if image_file is not None and single:
+        files[image_file] = images.as_png(whole.groups)
+    elif image_file is not None:
+        image_file.mkdir(parents=True, exist_ok=True)
+        for name, heading, picture in whole.pictures:
+            if picture.draw is not None:
+                files[image_file / f"{name}.png"] = images.as_png([(heading, [picture])])
+        for file in list(files)[1:]:
+            _check(file, "--png", sources, overwrite=overwrite)
+    for file, content in files.items():
+        with new_output(file, overwrite=overwrite) as partial:
+            partial.write_bytes(content)
+    return Report(page_file, tuple(list(files)[1:]), len(whole.results), len(whole.sweeps))
+
+
+def _check(out: Path, option: str, sources: Sequence[Any], *, overwrite: bool) -> None:
+    """Refuse a file that cannot or must not be written, before anything is drawn."""
+    place = out.resolve()
+    if any(place == Path(s).resolve() or Path(s).resolve() in place.parents for s in sources):
+        raise RequestError(
+            "output_is_input",
+            f"{out} is, or lies in, what is reported.",
+            f"Choose another {option}.",
+        )
+    if not place.parent.is_dir():
+        raise RequestError(
+            "no_folder",
+            f"The folder {place.parent} of the output does not exist.",
+            f"Create it, or choose another {option}.",
+        )
+    if place.is_dir():
+        raise RequestError("output_exists", f"{out} is a folder.", f"Choose another {option}.")
+    if place.exists() and not overwrite:
+        raise RequestError(
+            "output_exists",
+            f"The output {out} exists.",
+            f"Say --overwrite to replace it, or choose another {option}.",
+        )

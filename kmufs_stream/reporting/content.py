@@ -1,0 +1,314 @@
+"""What a report tells of a selection or a sweep: read from where it was written, and summed up."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.cluster.hierarchy
+import xarray as xr
+from numpy.typing import NDArray
+
+from kmufs_stream import blas
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import orient_columns
+from kmufs_stream.measures import effective_rank, mean_correlation
+from kmufs_stream.solvers.clustering import fit_kmeans
+from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.matrix import dense, plain
+from kmufs_stream.stored import read_selection
+from kmufs_stream.structure import knee, noise_edge
+from kmufs_stream.zarr_io import opened_quietly
+
+Float = NDArray[np.float64]
+
+ROWS = 2000  # of a result that are looked at, at most
+RUNS = 20  # places that these are read from
+VALUES = 2**22  # numbers that these hold, at most
+MAPPED = 150  # features in a redundancy map, at most
+STARTS = 4  # of K-means on the rows looked at
+COPIES = 0.95  # absolute correlation of features that say the same
+TABLES = (".csv", ".json")
+COLUMNS = ("k", "h", "solver", "objective", "optimum", "explained", "mean_correlation", "converged")
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """How the chosen features correlate.
+
+    Attributes
+    ----------
+    correlation : (m, m) float64, of the best of them, similar ones side by side.
+    of : how many features the numbers below are about.
+    mean : mean absolute correlation of two of them.
+    effective_rank : how many uncorrelated features they are worth.
+    copies : pairs correlated by more than ``COPIES``, in absolute value.
+    """
+
+    correlation: Float
+    of: int
+    mean: float
+    effective_rank: float
+    copies: int
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows on the two leading components of the standardised chosen features.
+
+    Attributes
+    ----------
+    points : (m, 2) float64.
+    shares : of the variance, along each.
+    clusters : (m,) int64, by K-means on all chosen features; the largest is 0.
+    of : rows of the result.
+    """
+
+    points: Float
+    shares: tuple[float, float]
+    clusters: NDArray[np.int64]
+    of: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """A written selection.
+
+    Attributes
+    ----------
+    attrs : attributes of its root.
+    selected, scores, ranks : (h,) source indices, a_i and ranks of the chosen features.
+    labels : (h,) their names, or None.
+    every_score : (p,) float64, a_i of all features; NaN where excluded.
+    eigenvalues : (r,) float64, of the correlation matrix, falling.
+    edge : the largest eigenvalue of independent features.
+    history : what the solver noted, by name, once per iteration.
+    redundancy, view : None where the result does not hold what they need.
+    """
+
+    name: str
+    attrs: Mapping[str, Any]
+    selected: NDArray[np.int64]
+    scores: Float
+    ranks: NDArray[np.int64]
+    labels: list[str] | None
+    every_score: Float
+    eigenvalues: Float
+    edge: float
+    usable: int
+    history: Mapping[str, NDArray[Any]]
+    redundancy: Redundancy | None
+    view: View | None
+
+    @property
+    def of_optimum(self) -> float:
+        """The objective as a share of the largest that any choice has."""
+        return float(self.attrs["objective"] / self.attrs["optimum"])
+
+    def keys(self) -> list[str]:
+        """What its chosen features are told by: labels, or indices as text."""
+        return self.labels or [str(i) for i in self.selected]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What sweep wrote.
+
+    Attributes
+    ----------
+    curves : (k, solver) to its trials, by h; the columns are those of ``COLUMNS``.
+    knees : (k, solver) to the h at the knee of what is explained, or None.
+    """
+
+    name: str
+    curves: dict[tuple[int, str], pd.DataFrame]
+    knees: dict[tuple[int, str], int | None]
+
+
+def read_all(sources: Sequence[str | os.PathLike[str]]) -> list[Result | Trials]:
+    """Read what is to be reported, named by file names, or by paths where these repeat."""
+    names = [Path(source).name for source in sources]
+    if len(set(names)) < len(names):
+        names = [os.fspath(source) for source in sources]
+    return [read(source, name) for source, name in zip(sources, names, strict=True)]
+
+
+def read(source: str | os.PathLike[str], name: str) -> Result | Trials:
+    """Read what select or sweep wrote; of the data a sample of rows, whatever their number.
+
+    Raises RequestError for anything else.
+    """
+    place = os.fspath(source)
+    if place.lower().endswith(TABLES) and Path(place).is_file():
+        return _trials(place, name)
+    root, every = read_selection(place)
+    with opened_quietly():
+        noted = xr.open_zarr(place, group="diagnostics", chunks=None).load()
+    attrs = root.attrs
+    selected = root["feature_index"].values.astype(np.int64)
+    dim = str(every["score"].dims[0])
+    labels = None
+    if dim in every.coords:
+        labels = [str(plain(label)) for label in every[dim].values[selected]]
+    samples, usable = int(attrs["samples"]), int((every["excluded"].values == "").sum())
+    with blas.all_cores():
+        return Result(
+            name=name,
+            attrs=attrs,
+            selected=selected,
+            scores=root["score"].values,
+            ranks=root["rank"].values,
+            labels=labels,
+            every_score=every["score"].values,
+            eigenvalues=noted["singular_values"].values ** 2 / samples,
+            edge=noise_edge(usable, samples),
+            usable=usable,
+            history={
+                str(name): variable.values
+                for name, variable in noted.data_vars.items()
+                if str(variable.dims[0]).startswith("iteration")
+            },
+            redundancy=_redundancy(noted, selected, root["rank"].values),
+            view=_view(place, root, int(attrs["k"])),
+        )
+
+
+def _redundancy(
+    noted: xr.Dataset, selected: NDArray[np.int64], ranks: NDArray[np.int64]
+) -> Redundancy | None:
+    """Sum up the correlations that were kept, and order those shown by average linkage."""
+    if "correlation" not in noted:  # of a result that an earlier version wrote
+        return None
+    best = np.argsort(ranks[np.searchsorted(selected, noted["related_index"].values)])
+    correlation = noted["correlation"].values.astype(np.float64)[np.ix_(best, best)]
+    h = len(correlation)
+    strong = np.abs(correlation) > COPIES
+    shown = correlation[:MAPPED, :MAPPED]
+    if len(shown) > 2:
+        distance = np.clip(1 - np.abs(shown), 0, 1)
+        pairs = distance[np.triu_indices(len(shown), 1)]
+        tree = scipy.cluster.hierarchy.linkage(pairs, "average", optimal_ordering=True)
+        order = scipy.cluster.hierarchy.leaves_list(tree)
+        shown = shown[np.ix_(order, order)]
+    return Redundancy(
+        correlation=shown,
+        of=h,
+        mean=mean_correlation(correlation),
+        effective_rank=effective_rank(correlation),
+        copies=int(np.triu(strong, 1).sum()),
+    )
+
+
+def _view(place: str, root: xr.Dataset, k: int) -> View | None:
+    """A sample of the rows, where the result holds data, standardised within the sample."""
+    names = list(root.data_vars)
+    if not names:
+        return None
+    dim = str(root["feature_index"].dims[0])
+    matrix = open_matrix(place, variable=str(names[0]), feature_dims=dim)
+    rows = _sample(matrix).astype(np.float64)
+    rows[~np.isfinite(rows)] = np.nan
+    seen = ~np.isnan(rows).all(axis=0)
+    rows = rows[:, seen]
+    rows -= np.nanmean(rows, axis=0)
+    spread = np.sqrt(np.nanmean(rows**2, axis=0))
+    rows /= np.where(spread > 0, spread, 1.0)
+    rows = np.nan_to_num(rows, nan=0.0)
+    m, h = rows.shape
+    if m < 2 or h == 0:
+        return None
+    _, values, axes = np.linalg.svd(rows, full_matrices=False)
+    shares = values**2 / max(float((values**2).sum()), np.finfo(float).tiny)
+    points = rows @ orient_columns(axes[:2].T)
+    if h == 1:
+        points, shares = np.column_stack([points, np.zeros(m)]), np.append(shares, 0.0)
+    found = fit_kmeans(rows, min(k, m), starts=STARTS, seed=0).labels_.astype(np.int64)
+    falling = np.argsort(-np.bincount(found, minlength=k), kind="stable")
+    return View(
+        points=points,
+        shares=(float(shares[0]), float(shares[1])),
+        clusters=np.argsort(falling)[found],
+        of=matrix.shape[0],
+    )
+
+
+def _sample(matrix: Matrix) -> NDArray[Any]:
+    """Runs of rows, evenly spread over all of them: few pieces of the store are read."""
+    n, h = matrix.shape
+    wanted = min(n, ROWS, max(VALUES // h, 2))
+    length = -(-wanted // RUNS)
+    if wanted == n:
+        return dense(matrix.rows.read(0, n))
+    starts = np.linspace(0, n - length, -(-wanted // length)).astype(int)
+    return np.concatenate([dense(matrix.rows.read(a, a + length)) for a in starts.tolist()])
+
+
+def _trials(place: str, name: str) -> Trials:
+    """What ``sweep --csv`` or ``sweep --json`` wrote. Raises RequestError for other tables."""
+    try:
+        if place.lower().endswith(".csv"):
+            table = pd.read_csv(place, usecols=list(COLUMNS))
+        else:
+            whole = json.loads(Path(place).read_text(encoding="utf-8"))
+            table = pd.DataFrame(whole["trials"])[list(COLUMNS)]
+        table = table.astype(
+            {"k": int, "h": int, "converged": bool, "solver": str}
+            | dict.fromkeys(("objective", "optimum", "explained", "mean_correlation"), float)
+        )
+    except (ValueError, KeyError, TypeError, UnicodeError) as error:
+        raise RequestError(
+            "not_a_sweep",
+            f"{place} is not the table of a sweep: {' '.join(str(error).split())}",
+            "Give what kmufs-stream sweep wrote by --csv, or printed by --json.",
+        ) from error
+    grouped: Any = table.groupby(["k", "solver"], sort=False)
+    curves = {
+        (int(k), str(solver)): curve.sort_values("h", ignore_index=True)
+        for (k, solver), curve in grouped
+    }
+    return Trials(
+        name=name,
+        curves=curves,
+        knees={
+            which: knee(curve["h"].tolist(), curve["explained"].tolist())
+            for which, curve in curves.items()
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How far several selections agree.
+
+    Attributes
+    ----------
+    shared : (m, m) int64, features that two of them have in common.
+    jaccard : (m, m) float64, the same over the features that either has.
+    by : what features are told by: ``label`` or ``index``.
+    """
+
+    shared: NDArray[np.int64]
+    jaccard: Float
+    by: str
+
+
+def overlap(results: list[Result]) -> Overlap | None:
+    """The overlap of selections: by label, or by index where the tables have as many features.
+
+    None where neither tells features apart across the results.
+    """
+    labelled = all(result.labels is not None for result in results)
+    if not labelled and len({len(result.every_score) for result in results}) > 1:
+        return None
+    sets = [
+        set(result.keys()) if labelled else set(map(str, result.selected)) for result in results
+    ]
+    shared = np.array([[len(a & b) for b in sets] for a in sets])
+    either = np.array([[len(a | b) for b in sets] for a in sets])
+    return Overlap(shared, shared / either, "label" if labelled else "index")

@@ -1,0 +1,228 @@
+"""How the figures of a report are drawn, with matplotlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
+
+from kmufs_stream.reporting.content import Result, Trials, View
+
+INK, MUTED, LINE, PAPER = "#1d2733", "#64707f", "#d9dee5", "#ffffff"
+ACCENT, SECOND = "#0b7a8f", "#c4571f"
+HUES = (ACCENT, SECOND, "#6a5acd", "#5b8a1e", "#b83a72", "#3f7fd1", "#a8812a", "#2f9e77")
+MARKERS = "osD^vP*X"
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+WIDTH = 4.4  # inches of a figure
+POINTS = 1500  # more are drawn as an image
+STEMS = 60  # components drawn one by one, at most
+SETTINGS: Any = {
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": MUTED,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 8.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "font.size": 8.5,
+    "legend.frameon": False,
+    "text.color": INK,
+    "text.parse_math": False,  # a label may hold a $
+    "xtick.color": LINE,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": LINE,
+    "ytick.labelcolor": MUTED,
+}
+# Title, lines with their names and colours, a line across, whether it is logarithmic.
+Panel = tuple[str, list[tuple[str, NDArray[Any], str]], float | None, bool]
+
+
+def draw_spectrum(figure: FigureBase, *, result: Result, k: int) -> None:
+    """Eigenvalues, those of the leading k and the next, and the noise edge."""
+    axes, values = figure.subplots(), result.eigenvalues
+    place = np.arange(1, len(values) + 1)
+    positive = values[values > 0]
+    if len(positive) and positive[0] > 30 * positive[-1]:
+        _logarithmic(axes)
+    for part, colour in ((slice(0, k), ACCENT), (slice(k, None), MUTED)):
+        if len(values) <= STEMS:
+            axes.plot(place[part], values[part], "o", color=colour, ms=4.5)
+        elif len(values[part]):
+            axes.plot(place[part], values[part], color=colour, lw=2)
+    axes.plot(place, values, color=LINE, lw=1, zorder=0)
+    axes.axvline(k + 0.5, color=ACCENT, lw=1, ls=(0, (4, 3)))
+    axes.annotate(
+        f"k = {k}", (k + 0.5, 1), (4, -2), xycoords=("data", "axes fraction"),
+        textcoords="offset points", va="top", color=ACCENT, weight="bold",
+    )  # fmt: skip
+    axes.axhline(result.edge, color=SECOND, lw=1, ls=":")
+    axes.annotate(
+        "noise edge", (1, result.edge), (0, 2), xycoords=("axes fraction", "data"),
+        textcoords="offset points", ha="right", va="bottom", color=SECOND,
+    )  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlim(0.4, len(values) + 0.6)
+    _named(axes, "component", "eigenvalue")
+
+
+def draw_scores(figure: FigureBase, *, result: Result, cutoff: float) -> None:
+    """Scores by place in the table; across, the h-th highest of all."""
+    axes, scores = figure.subplots(), result.every_score
+    others = np.ones(len(scores), bool)
+    others[result.selected] = False
+    rest = np.flatnonzero(others & ~np.isnan(scores))
+    size = 7 if len(scores) <= POINTS else 2.5
+    _scatter(axes, rest, scores[rest], MUTED, size, alpha=0.45, label="not chosen")
+    _scatter(axes, result.selected, result.scores, ACCENT, max(size, 7), label="chosen")
+    axes.axhline(cutoff, color=SECOND, lw=1, ls=":")
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.01)
+    _named(axes, "feature, by its place in the table", "score")
+    _legend(axes, 2)
+
+
+def _scatter(axes: Axes, x: Any, y: Any, colour: str, size: float, **how: Any) -> None:
+    many = len(x) > POINTS
+    axes.scatter(x, y, s=size, color=colour, linewidths=0, rasterized=many, **how)
+
+
+def draw_redundancy(figure: FigureBase, *, correlation: NDArray[np.float64]) -> None:
+    """A map of correlations, and its scale."""
+    axes, bar = figure.subplots(1, 2, width_ratios=(24, 1))
+    h = len(correlation)
+    axes.imshow(_shades(correlation), interpolation="none", extent=(0, h, h, 0), aspect="equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    bar.imshow(
+        _shades(np.linspace(1, -1, 101)[:, None]), interpolation="none", aspect="auto",
+        extent=(0, 1, -1, 1),
+    )  # fmt: skip
+    bar.set_xticks([])
+    bar.set_yticks([-1, 0, 1], ["\N{MINUS SIGN}1", "0", "1"])
+    bar.yaxis.tick_right()
+    bar.tick_params(length=0)
+    bar.set_title("r", color=MUTED)
+    for each in (axes, bar):
+        each.spines[:].set_visible(True)
+
+
+def _shades(correlation: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Hue by sign, opacity by strength: it reads on light and on dark."""
+    image = np.empty((*correlation.shape, 4), np.uint8)
+    for colour, where in ((ACCENT, correlation >= 0), (SECOND, correlation < 0)):
+        image[where, :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    image[..., 3] = np.clip(np.abs(correlation), 0, 1) * 255
+    return image
+
+
+def draw_view(figure: FigureBase, *, view: View) -> None:
+    """Rows on two components, coloured by cluster, with the clusters' numbers."""
+    axes = figure.subplots()
+    points = view.points
+    for cluster in range(view.clusters.max() + 1):
+        x, y = points[view.clusters == cluster].T
+        hue, marker = HUES[cluster % len(HUES)], MARKERS[cluster // len(HUES) % len(MARKERS)]
+        axes.scatter(x, y, s=9, color=hue, marker=marker, alpha=0.7, linewidths=0, rasterized=True)
+    for cluster in range(view.clusters.max() + 1):
+        x, y = np.median(points[view.clusters == cluster], axis=0)
+        axes.annotate(
+            str(cluster + 1), (x, y), ha="center", va="center", weight="bold", color=INK,
+            bbox={"boxstyle": "circle,pad=0.25", "facecolor": PAPER, "edgecolor": LINE},
+        )  # fmt: skip
+    first, second = view.shares
+    _named(axes, f"component 1 ({first:.0%})", f"component 2 ({second:.0%})")
+
+
+def draw_convergence(figure: FigureBase, *, panels: list[Panel]) -> None:
+    """Panels over the iterations, one below the other."""
+    every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (title, lines, across, logarithmic) in zip(every, panels, strict=True):
+        for name, values, colour in lines:
+            axes.plot(np.arange(1, len(values) + 1), values, color=colour, lw=1.4, label=name)
+        if across is not None:
+            axes.axhline(across, color=SECOND, lw=1, ls=":")
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        if logarithmic and all((values > 0).all() for _, values, _ in lines):
+            _logarithmic(axes)
+        if len(lines) > 1:
+            axes.legend(
+                loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, labelcolor="linecolor",
+                handlelength=1, borderaxespad=0,
+            )  # fmt: skip
+        axes.set_title(title, loc="left", color=MUTED)
+        axes.grid(axis="y", color=LINE, lw=0.6, alpha=0.6)
+        axes.margins(x=0.01)
+    every[-1].set_xlabel("iteration")
+    every[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def draw_places(figure: FigureBase, *, results: list[Result]) -> None:
+    """A row of marks per result, where its features stand."""
+    axes = figure.subplots()
+    for row, result in enumerate(results):
+        hue = HUES[row % len(HUES)]
+        axes.vlines(result.selected, row - 0.36, row + 0.36, color=hue, lw=0.9)
+    axes.set_yticks(range(len(results)), [shortened(result.name, 22) for result in results])
+    axes.set_ylim(len(results) - 0.4, -0.6)
+    axes.set_xlim(-1, len(results[0].every_score))
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("feature, by its place in the table")
+
+
+def draw_curves(figure: FigureBase, *, trials: Trials, column: str) -> None:
+    """A column of a sweep over h: a hue per solver, dashes per k."""
+    axes = figure.subplots()
+    solvers = list(dict.fromkeys(solver for _, solver in trials.curves))
+    ks = sorted({k for k, _ in trials.curves})
+    for (k, solver), curve in trials.curves.items():
+        hue, dash = HUES[solvers.index(solver) % len(HUES)], DASHES[ks.index(k) % len(DASHES)]
+        x, y = curve["h"].to_numpy(), column_of(curve, column)
+        axes.plot(x, y, color=hue, ls=dash, lw=1.5, marker=".", ms=4, label=f"{solver}, k = {k}")
+        knee = trials.knees[k, solver]
+        if column == "explained" and knee is not None:
+            axes.plot(knee, y[x == knee][0], "o", ms=9, mfc="none", mec=hue)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _named(axes, "h, chosen features", column.replace("_", " "))
+    if len(trials.curves) <= 3 * len(HUES):
+        _legend(axes, 3)
+
+
+def _logarithmic(axes: Axes) -> None:
+    """A scale whose numbers are plain text: two a decade where there is room for no more."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=8))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _named(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(axis="y", color=LINE, lw=0.6, alpha=0.6)
+    axes.set_axisbelow(True)
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, labelcolor=MUTED,
+        handlelength=1.4, columnspacing=1.2, borderaxespad=0, handletextpad=0.5,
+    )  # fmt: skip
+
+
+def shortened(text: str, letters: int) -> str:
+    """A long text with its middle left out."""
+    half = (letters - 1) // 2
+    return text if len(text) <= letters else f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[-half:]}"
+
+
+def column_of(curve: Any, column: str) -> NDArray[np.float64]:
+    """A column of one curve, or the objective over the optimum."""
+    if column == "of_optimum":
+        return np.asarray(curve["objective"] / curve["optimum"], np.float64)
+    return np.asarray(curve[column], np.float64)

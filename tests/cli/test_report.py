@@ -1,0 +1,66 @@
+"""kmufs-stream report and info, as they are typed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import xarray as xr
+from conftest import Run
+
+
+def test_select_report_info(cli: Callable[..., Run], genes: Path, folder: Path) -> None:
+    select = ("select", genes, "--k", 3, "--h", 4, "--solver", "css", "--out", "a b.zarr")
+    assert cli(*select).code == 0
+    run = cli("report", "a b.zarr", "--png", "all.png")
+    assert run.code == 0, run.err
+    assert run.err == ""
+    assert "report.html" in run.out
+    typed = shlex.join(["kmufs-stream", *map(str, select)])
+    page = (folder / "report.html").read_text()
+    for command in (typed, "kmufs-stream report 'a b.zarr' --png all.png"):
+        assert command.replace("'", "&#39;") in page
+    assert (folder / "all.png").read_bytes().startswith(b"\x89PNG")
+    told = cli("info", "a b.zarr")
+    assert told.code == 0
+    assert typed in told.out
+    assert "a b.zarr: a kmufs-stream selection" in told.out
+    found = cli("info", "a b.zarr", "--json").json()
+    assert found["command"] == typed
+    with xr.open_zarr("a b.zarr") as root:
+        assert found["outcome"]["objective"] == root.attrs["objective"]
+
+
+def test_report_json_and_refusals(cli: Callable[..., Run], genes: Path, folder: Path) -> None:
+    assert cli("decompose", genes, "--k", 3, "--out", "f.zarr").code == 0
+    with open("s.json", "w") as file:
+        file.write(cli("sweep", "f.zarr", "--k", 3, "--h", "2:6:2", "--json").out)
+    done = cli("report", "s.json", "--out", "s.html", "--json").json()
+    assert done == {
+        "output": "s.html",
+        "bytes": (folder / "s.html").stat().st_size,
+        "images": [],
+        "results": 0,
+        "sweeps": 1,
+    }
+    again = cli("report", "s.json", "--out", "s.html")
+    assert (again.code, again.out) == (2, "")
+    assert "s.html exists" in again.err
+    assert "--overwrite" in again.err
+    assert cli("report", "s.json", "--out", "s.html", "--overwrite").code == 0
+    for wrong, said in (("f.zarr", "not a selection"), (genes, "not a selection")):
+        run = cli("report", wrong, "--out", "r.html")
+        assert run.code == 2
+        assert said in run.err
+    run = cli("info", genes, "--json")
+    assert run.code == 2
+    assert run.json()["error"]["code"] == "not_ours"
+    assert "f.zarr: a kmufs-stream factor" in cli("info", "f.zarr").out
+
+
+def test_passwords_are_not_kept(cli: Callable[..., Run], table: Path) -> None:
+    from kmufs_stream_cli.typed import remember, typed
+
+    remember(["kmufs-stream", "select", "https://me:secret@host/x?sig=secret", "s3://a/b"])
+    assert typed() == "kmufs-stream select 'https://***@host/x?***' s3://a/b"

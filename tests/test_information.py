@@ -1,0 +1,117 @@
+"""info(): what the stores say of themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from helpers import planted, write_bare
+
+from kmufs_stream import RequestError, __version__, apply, decompose, info, report, select
+from kmufs_stream.result import RELATED
+from kmufs_stream.structure import correlation_of
+
+X = planted(200, 9)
+X[:, 4] = 1.0
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_bare(tmp_path / "x.zarr", X, chunks=(50, 9))
+
+
+def test_selection(data: Path, tmp_path: Path) -> None:
+    made = select(data, 2, 3, out=tmp_path / "r.zarr", command="kmufs-stream select 'x y'")
+    found = info(tmp_path / "r.zarr")
+    json.dumps(found, allow_nan=False)
+    assert found["kind"] == "selection"
+    assert found["format_version"] == found["reads"] == 1
+    assert found["version"] == __version__
+    assert found["command"] == "kmufs-stream select 'x y'"
+    assert found["created"].startswith("20")
+    assert found["source"] == str(data)
+    assert found["identity"] == "-".join(made.factor.fingerprint.values())
+    assert found["shape"] == {"samples": 200, "features": 9, "k": 2, "h": 3}
+    assert found["options"]["solver"] == "admm"
+    assert found["options"]["solver_rho"] == 1.05
+    assert found["outcome"]["objective"] == made.objective
+    assert found["outcome"]["excluded_constant"] == 1
+    assert found["arrays"]["data"] == {"shape": [200, 3], "dtype": "float64"}
+    files = [f for f in (tmp_path / "r.zarr").rglob("*") if f.is_file()]
+    assert found["bytes"] == sum(len(f.read_bytes()) for f in files)
+
+
+def test_factor(data: Path, tmp_path: Path) -> None:
+    made = decompose(data, 2, out=tmp_path / "f.zarr", command="kmufs-stream decompose")
+    found = info(tmp_path / "f.zarr")
+    json.dumps(found, allow_nan=False)
+    assert found["kind"] == "factor"
+    assert found["command"] == "kmufs-stream decompose"
+    assert found["shape"] == {"samples": 200, "features": 9, "components": 5}
+    assert found["identity"] == "-".join(made.fingerprint.values())
+    assert found["outcome"]["excluded_constant"] == 1
+    assert found["options"]["missing"] == "raise"
+
+
+def test_application_and_python_leave_no_command(data: Path, tmp_path: Path) -> None:
+    select(data, 2, 3, out=tmp_path / "r.zarr")
+    apply(tmp_path / "r.zarr", X[:50], out=tmp_path / "a.zarr")
+    found = info(tmp_path / "a.zarr")
+    assert found["kind"] == "application"
+    assert found["command"] is None
+    assert found["created"] is None
+    assert found["options"]["selection"] == str(tmp_path / "r.zarr")
+    assert found["options"]["matched"] == "position"
+
+
+def test_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    said = {"format": "kmufs-checkpoint 1", "version": "0.1", "k": "any", "data shape": "9 x 2"}
+    (tmp_path / "c" / "checkpoint.json").write_text(json.dumps(said))
+    found = info(tmp_path / "c")
+    assert found["kind"] == "checkpoint"
+    assert found["options"]["data shape"] == "9 x 2"
+
+
+def test_other_versions_are_told_not_refused(data: Path, tmp_path: Path) -> None:
+    select(data, 2, 3, out=tmp_path / "r.zarr")
+    zarr.open_group(tmp_path / "r.zarr").attrs["format_version"] = 99
+    zarr.consolidate_metadata(tmp_path / "r.zarr")
+    found = info(tmp_path / "r.zarr")
+    assert (found["format_version"], found["reads"]) == (99, 1)
+    with pytest.raises(RequestError, match="format 99"):
+        report(tmp_path / "r.zarr", out=tmp_path / "r.html")
+
+
+def test_other_things_are_refused(data: Path, tmp_path: Path) -> None:
+    for path, code in (
+        (tmp_path / "none", "not_found"),
+        (data, "not_ours"),
+        (tmp_path, "not_ours"),
+    ):
+        with pytest.raises(RequestError) as error:
+            info(path)
+        assert error.value.code == code
+        assert str(path) in error.value.message
+
+
+@pytest.mark.parametrize("method", ["gram", "lanczos"])
+def test_correlations_are_kept_of_what_was_chosen(data: Path, tmp_path: Path, method: str) -> None:
+    made = select(data, 2, 4, method=method, out=tmp_path / "r.zarr")
+    group = zarr.open_group(tmp_path / "r.zarr", path="diagnostics", mode="r")
+    assert group["related_index"][:].tolist() == made.selected.tolist()  # type: ignore[union-attr, index]
+    # The row sample of so few rows is all of them.
+    expected = np.corrcoef(X[:, made.selected].T)
+    np.testing.assert_allclose(group["correlation"][:], expected, atol=1e-6)  # type: ignore[union-attr, index]
+
+
+def test_correlations_from_the_row_sample_equal_the_factors() -> None:
+    rows = planted(150, RELATED // 20)
+    gram, lanczos = (decompose(rows, 3, method=method) for method in ("gram", "lanczos"))
+    places = np.array([1, 2, 8, 20])
+    np.testing.assert_allclose(
+        correlation_of(lanczos, places), correlation_of(gram, places), atol=1e-10
+    )
