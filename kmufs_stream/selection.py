@@ -246,8 +246,9 @@ def _select(
         if target is None:  # else it is checked once the columns are copied, too
             check_unchanged(matrix, factor.fingerprint["chunks"])
         read, decomposed, passes = spent.read, spent.factor, factor.passes
+        pieces = factor.fingerprint["chunks"]
     else:
-        check_belongs(factor, matrix)
+        pieces = check_belongs(factor, matrix)
         check_screening(factor, screening)
         check_k(k, len(factor.singular_values), "components in this factor")
         check_rank(k, factor)
@@ -308,7 +309,7 @@ def _select(
             plan,
             samples=not selection_only,
             overwrite=overwrite,
-            verify=partial(check_unchanged, matrix, factor.fingerprint["chunks"]),
+            verify=partial(check_unchanged, matrix, pieces),
             progress=progress,
         )
     if annotated is not None:

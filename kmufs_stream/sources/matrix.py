@@ -261,6 +261,14 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
     return decoded_values(frame[along[0]].variable) if len(along) == 1 else None
 
 
+def feature_texts(matrix: Matrix) -> NDArray[np.object_] | None:
+    """The names of the features as text, or None: what tables are matched by."""
+    if matrix.labels is None:
+        return None
+    texts = (str(plain(label)) for label in matrix.labels)
+    return np.fromiter(texts, dtype=object, count=len(matrix.labels))
+
+
 def labelled(matrix: Matrix, coordinate: str) -> Matrix:
     """The matrix with its features named by one of their coordinates."""
     along = [str(c) for c, v in matrix.frame.coords.items() if v.dims == (matrix.feature_dim,)]
