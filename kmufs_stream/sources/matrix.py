@@ -114,6 +114,7 @@ class Matrix:
     sparsity : of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
     held_bytes : memory that the source itself takes, while open or once it is read.
     transforms : what ``rows.read`` has applied to the stored values, in this order.
+    where : the condition that its samples meet, where one was asked for.
     feature_table : where an AnnData store keeps what it knows of the features.
     """
 
@@ -143,6 +144,7 @@ class Matrix:
     sparsity: Sparsity | None = None
     held_bytes: int = 0
     transforms: tuple[str, ...] = ()
+    where: str = ""
     feature_table: str | None = None
 
     def __post_init__(self) -> None:

@@ -8,17 +8,13 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import split
+from kmufs_stream_cli.table import StoreOptions, on_table
 
 
+@on_table
 def rechunk(
-    data: options.Data,
+    table: StoreOptions,
     out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dims: options.SampleDims = None,
-    feature_dims: options.FeatureDims = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -30,19 +26,10 @@ def rechunk(
 
     For stores whose chunks span all rows, or one feature each.
     """
-    from kmufs_stream import open_matrix
     from kmufs_stream import rechunk as run
 
-    matrix = open_matrix(
-        data,
-        variable=variable,
-        group=group,
-        sample_dims=split(sample_dims),
-        feature_dims=split(feature_dims),
-        fill_missing_chunks=fill_missing_chunks,
-    )
     with shown(log=log, quiet=quiet) as progress:
-        done = run(matrix, out, memory=memory, overwrite=overwrite, progress=progress)
+        done = run(table.open(), out, memory=memory, overwrite=overwrite, progress=progress)
     if json:
         show.as_json(done.summary())
         return
