@@ -125,6 +125,16 @@ def identity_of_run(
     }
 
 
+def identity_of_copy(matrix: Matrix) -> dict[str, str]:
+    """What a copy of a table depends on: its shape, metadata and stored pieces."""
+    metadata, *chunks = matrix.inventory()
+    return {
+        "data shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
+        "data values": _digest(metadata.encode()),
+        "data chunks": _digest_of_chunks(chunks),
+    }
+
+
 def digest_of_chunks(matrix: Matrix) -> str:
     """What :func:`check_unchanged` compares: a digest of the stored pieces of the data."""
     return _digest_of_chunks(matrix.inventory()[1:])

@@ -17,15 +17,17 @@ import zarr
 
 from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.identity import check_unchanged, digest_of_chunks
-from kmufs_stream.output import check_output, new_zarr
-from kmufs_stream.progress import SILENT, Advanced, Progress, Started
+from kmufs_stream.identity import check_unchanged, identity_of_copy
+from kmufs_stream.output import ALL_CHUNKS, check_output, new_output
+from kmufs_stream.progress import SILENT, Advanced, Noticed, Progress, Started
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
 from kmufs_stream.streaming.plan import BASELINE, MB, parse_memory
 from kmufs_stream.streaming.table import DECODED_AT_ONCE
 from kmufs_stream.subset import copy_coordinates, storable
 from kmufs_stream.version import __version__
+from kmufs_stream.zarr_io import written_quietly
 
 CHUNK_BYTES = 8 * MB
 TILE_BYTES = 128 * MB  # more at a time gains nothing, but where a source chunk asks for it
@@ -88,6 +90,7 @@ def rechunk(
     *,
     memory: str | int | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> Rechunking:
     """Write a table again in chunks of few rows, so that it can be streamed.
@@ -98,33 +101,52 @@ def rechunk(
     out : store to write: samples x features, the stored values and their dtype, the coordinates
         and attributes. Where whole rows do not fit, a chunk holds some of the features.
     memory : most memory to use; half of what is available by default.
+    resume : go on from what an earlier call, which did not end, has left in ``<out>.checkpoint``.
 
     Raises
     ------
     RequestError : sparse data, a budget in which no source chunk fits, an output that must not be
-        written.
+        written; to go on from what was left by a call with other data or in other chunks.
     BrokenError : a chunk cannot be read, writing fails, what was written reads back otherwise, the
         data change meanwhile.
 
-    Reads each source chunk once, and what was written once.
+    Reads each source chunk once, and what was written once: what an earlier call wrote too, and
+    where that reads back otherwise it is written again.
     """
     began = time.perf_counter()
     target, matrix = Path(out), open_matrix(data)
     check_output(target, inputs_of(matrix), overwrite=overwrite)
     tiling = plan_tiles(matrix, memory)
-    pieces = digest_of_chunks(matrix)
+    identity = identity_of_copy(matrix)
     dims = (matrix.sample_dim, matrix.feature_dim)
     chunks = (tiling.chunk_rows, tiling.columns)
     template = da.zeros(matrix.shape, dtype=matrix.stored_dtype, chunks=-1)
     root = storable(matrix.frame, matrix)
     root = root.assign({matrix.name: xr.Variable(dims, template, matrix.attrs)})
-    with new_zarr(target, overwrite=overwrite) as folder:
-        form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
-        encoding = {matrix.name: {"chunks": chunks}}
-        root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
-        copy_coordinates(root, folder)
-        _copy(matrix, zarr.open_array(folder, path=matrix.name), tiling, progress)
-        check_unchanged(matrix, pieces)
+    place = target.resolve()
+    with (
+        Checkpoint(
+            place.with_name(f"{place.name}.checkpoint"),
+            resume=resume,
+            tell=lambda text: progress(Noticed(text)),
+        ) as kept,
+        new_output(target, overwrite=overwrite) as partial,
+        written_quietly(),
+        zarr.config.set(ALL_CHUNKS),
+    ):
+        kept.claim({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})
+        store, begun, tiles = (kept.folder / name for name in ("store", "begun", "tiles"))
+        if not begun.exists():
+            form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
+            encoding = {matrix.name: {"chunks": chunks}}
+            root.to_zarr(store, mode="w", compute=False, encoding=encoding, **form)
+            copy_coordinates(root, store)
+            tiles.mkdir(exist_ok=True)
+            begun.touch()
+        _copy(matrix, zarr.open_array(store, path=matrix.name), tiling, tiles, progress)
+        check_unchanged(matrix, identity["data chunks"])
+        zarr.consolidate_metadata(store)
+        store.rename(partial)
     return Rechunking(
         output=target,
         shape=matrix.shape,
@@ -173,21 +195,38 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
     return Tiling(rows, columns, chunk_rows, peak(rows * columns * item))
 
 
-def _copy(matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, progress: Progress) -> None:
-    """Copy tile by tile, reading back each."""
+def _copy(
+    matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, marks: Path, progress: Progress
+) -> None:
+    """Copy tile by tile, reading back each; ``marks`` holds a checksum of each that is done."""
     n, p = matrix.shape
     item = matrix.stored_dtype.itemsize
     progress(Started("rechunking", total=n * p * item, unit="bytes", unit_bytes=1))
-    for rows, columns in tiling.tiles(matrix.shape):
+    for number, (rows, columns) in enumerate(tiling.tiles(matrix.shape)):
+        mark = marks / str(number)
+        if mark.exists() and mark.read_text() == _checksum(target, rows, columns):
+            count = (rows.stop - rows.start) * (columns.stop - columns.start) * item
+            progress(Advanced(count, restored=True))
+            continue
         chosen = np.arange(columns.start, columns.stop)
         tile = np.ascontiguousarray(matrix.rows.take(rows.start, rows.stop, chosen))
         target[rows, columns] = tile
-        written = np.ascontiguousarray(target[rows, columns])
-        if zlib.crc32(written.data) != zlib.crc32(tile.data):
+        checksum = str(zlib.crc32(tile.data))
+        if checksum != _checksum(target, rows, columns):
             raise BrokenError(
                 "output_differs",
                 f"Rows {rows.start}..{rows.stop - 1} of the output read back otherwise than they "
                 "were written.",
                 "Check the disk, or choose another place.",
             )
+        mark.write_text(checksum)
         progress(Advanced(tile.nbytes))
+
+
+def _checksum(target: zarr.Array[Any], rows: slice, columns: slice) -> str:
+    """Of what is written there; nothing where it cannot be read."""
+    try:
+        written = np.ascontiguousarray(target[rows, columns])
+    except Exception:  # whatever a codec makes of a damaged chunk: it is written again
+        return ""
+    return str(zlib.crc32(written.data))

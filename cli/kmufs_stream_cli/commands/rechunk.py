@@ -16,6 +16,14 @@ def rechunk(
     table: StoreOptions,
     out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
     memory: options.Memory = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on from what an earlier run has left in OUT.checkpoint.",
+            rich_help_panel=options.RESOURCES,
+        ),
+    ] = False,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     log: options.Log = False,
@@ -29,7 +37,9 @@ def rechunk(
     from kmufs_stream import rechunk as run
 
     with shown(log=log, quiet=quiet) as progress:
-        done = run(table.open(), out, memory=memory, overwrite=overwrite, progress=progress)
+        done = run(
+            table.open(), out, memory=memory, overwrite=overwrite, resume=resume, progress=progress
+        )
     if json:
         show.as_json(done.summary())
         return
