@@ -54,8 +54,16 @@ class StoredSelection:
 
         Raises RequestError for one that it cannot have been selected from.
         """
-        if whole.transforms != self.transforms:
+        if not whole.transforms:
             whole = transformed(whole, self.transforms)
+        elif whole.transforms != self.transforms:
+            raise RequestError(
+                "wrong_data",
+                f"{self.source} was made with the transforms: "
+                f"{', '.join(self.transforms) or 'none'}; {whole.source} is opened with: "
+                f"{', '.join(whole.transforms)}.",
+                "Open it without: those of the selection are applied.",
+            )
         if self.where and not whole.where:
             whole = samples_meeting(whole, self.where)
         if len(self.dropped):

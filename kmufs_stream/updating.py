@@ -95,6 +95,12 @@ def update(
             f"The factor was made by {factor.method}, which keeps no sums that could go on.",
             "Make it with decompose --method gram, or decompose all rows again.",
         )
+    if not factor.fingerprint:
+        raise RequestError(
+            "not_incremental",
+            "The factor was made of batches in memory, and does not know what they were.",
+            "Give further rows to partial_fit() too, or decompose all rows again.",
+        )
     matrix = _with_features_of(factor, matrix)
     updated = _added(factor, matrix, memory, threads, progress)
     if target is not None:

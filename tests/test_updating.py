@@ -19,6 +19,7 @@ from sources.anndata_stores import write_zarr3
 from kmufs_stream import (
     BrokenError,
     Factor,
+    KMeansUFS,
     RequestError,
     Screening,
     decompose,
@@ -253,6 +254,13 @@ def test_other_factors_are_refused(method: str) -> None:
     with pytest.raises(RequestError, match=f"was made by {method}") as caught:
         update(decompose(table[:200], K, method=method), table[200:])
     assert caught.value.code == "not_incremental"
+
+
+def test_factors_of_batches_are_refused() -> None:
+    table = planted(300, 9)
+    chooser = KMeansUFS(k=K, h=3).partial_fit(table[:200])
+    with pytest.raises(RequestError, match="of batches in memory"):
+        update(chooser.factor_, table[200:])
 
 
 def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
