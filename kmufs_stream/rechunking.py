@@ -19,7 +19,7 @@ from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.identity import check_unchanged, identity_of_copy
 from kmufs_stream.output import ALL_CHUNKS, check_output, new_output
-from kmufs_stream.progress import SILENT, Advanced, Noticed, Progress, Started
+from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
@@ -125,11 +125,7 @@ def rechunk(
     root = root.assign({matrix.name: xr.Variable(dims, template, matrix.attrs)})
     place = target.resolve()
     with (
-        Checkpoint(
-            place.with_name(f"{place.name}.checkpoint"),
-            resume=resume,
-            tell=lambda text: progress(Noticed(text)),
-        ) as kept,
+        Checkpoint(place.with_name(f"{place.name}.checkpoint"), resume=resume) as kept,
         new_output(target, overwrite=overwrite) as partial,
         written_quietly(),
         zarr.config.set(ALL_CHUNKS),
