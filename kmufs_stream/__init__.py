@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kmufs_stream.sources import Matrix, open_matrix
     from kmufs_stream.streaming.plan import Plan
     from kmufs_stream.trials import Sweep, sweep
+    from kmufs_stream.updating import update
 
 __all__ = [
     "AdmmOptions",
@@ -66,6 +67,7 @@ __all__ = [
     "save_factor",
     "select",
     "sweep",
+    "update",
 ]
 
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
@@ -100,6 +102,7 @@ _HOMES = {
     "save_factor": "factor_store",
     "select": "selection",
     "sweep": "trials",
+    "update": "updating",
 }
 
 

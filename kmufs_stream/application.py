@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.decomposition import inputs_of, table_of
-from kmufs_stream.errors import RequestError
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
+from kmufs_stream.matching import Matched, ReorderedRows, find_features
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import made_by
-from kmufs_stream.sources import Matrix, Rows, open_matrix
+from kmufs_stream.sources import open_matrix
 from kmufs_stream.sources.matrix import plain
-from kmufs_stream.stored import read_selection
+from kmufs_stream.stored import APPLIED, read_selection
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Cost, Demand, make_plan
 from kmufs_stream.subset import subset_frame, write_result
 from kmufs_stream.version import __version__
 
-FORMAT = "kmufs-application"
 FORMAT_VERSION = 1
-NAMED = 5  # of the features that are missing
 FREE = Cost(state=0, update=0, driver=0, finish=0, kept=0, reads=0)
 
 
@@ -49,7 +45,7 @@ class Application:
     samples: int
     columns: NDArray[np.int64]
     labels: list[str | int | float | bool] | None
-    matched: Literal["label", "position"]
+    matched: Matched
     seconds: float
     predicted_peak: int
 
@@ -108,7 +104,11 @@ def apply(
     root, every = read_selection(selection)
     matrix = open_matrix(data, storage_options=storage_options)
     check_output(target, [selection, *inputs_of(matrix)], overwrite=overwrite)
-    columns, matched = _find(root["feature_index"].values, every, matrix, source)
+    dim = str(every["score"].dims[0])
+    theirs = [str(plain(label)) for label in every[dim].values] if dim in every.coords else None
+    columns, matched = find_features(
+        root["feature_index"].values.astype(np.int64), theirs, every.sizes[dim], matrix, source
+    )
     demand = Demand(h=len(columns), copies=True, memory=memory, threads=threads)
     plan = make_plan(table_of(matrix), {"copy": lambda rows, itemsize: FREE}, demand)
     progress(plan.resources)
@@ -118,14 +118,16 @@ def apply(
         "selection": source,
         "source": matrix.source,
         "matched": matched,
-        "format": FORMAT,
+        "transforms": root.attrs["transforms"],
+        "where": matrix.where,
+        "format": APPLIED,
         "format_version": FORMAT_VERSION,
         "version": __version__,
         **made_by(command),
     }
     write_result(
         target,
-        replace(matrix, rows=_AnyOrder(matrix.rows)),
+        replace(matrix, rows=ReorderedRows(matrix.rows, np.arange(matrix.shape[1]))),
         subset_frame(
             matrix, columns, root["score"].values, root["rank"].values, attrs, samples=True
         ),
@@ -145,61 +147,3 @@ def apply(
         seconds=time.perf_counter() - began,
         predicted_peak=plan.peak,
     )
-
-
-def _find(
-    selected: NDArray[np.int64], every: xr.Dataset, matrix: Matrix, source: str
-) -> tuple[NDArray[np.int64], Literal["label", "position"]]:
-    """The columns of ``matrix`` that the selected features are; (h,) int64. O(p)."""
-    dim = str(every["score"].dims[0])
-    selected = selected.astype(np.int64)
-    if dim not in every.coords or matrix.labels is None:
-        if every.sizes[dim] != matrix.shape[1]:
-            raise RequestError(
-                "wrong_features",
-                f"{source} was made from {every.sizes[dim]} features, {matrix.source} has "
-                f"{matrix.shape[1]}, and there are no labels to match them by.",
-                "Name the features of both, or give data with the same features in this order.",
-            )
-        return selected, "position"
-    theirs = [str(plain(label)) for label in every[dim].values]
-    ours = [str(plain(label)) for label in matrix.labels]
-    if theirs == ours:  # labels may then repeat
-        return selected, "label"
-    wanted = [theirs[i] for i in selected]
-    place = {label: i for i, label in enumerate(ours)}
-    _refuse("missing_features", [label for label in wanted if label not in place], "lacks", matrix)
-    times, before = Counter(ours), Counter(theirs)
-    twice = [label for label in wanted if times[label] > 1 or before[label] > 1]
-    _refuse("ambiguous_features", twice, "or the selection's source repeats", matrix)
-    return np.array([place[label] for label in wanted], np.int64), "label"
-
-
-def _refuse(code: str, labels: Sequence[str], what: str, matrix: Matrix) -> None:
-    """Name the first of the labels, if there are any."""
-    if not labels:
-        return
-    first = ", ".join(map(repr, labels[:NAMED])) + (", ..." if len(labels) > NAMED else "")
-    raise RequestError(
-        code,
-        f"{matrix.source} {what} {len(labels)} of the chosen features: {first}.",
-        "Give data that hold each of them once; --feature-labels chooses other names.",
-    )
-
-
-@dataclass(frozen=True)
-class _AnyOrder:
-    """Rows whose columns may be asked for in any order: the source is asked in ascending order."""
-
-    rows: Rows
-
-    def read(self, start: int, stop: int) -> Any:
-        """See Rows."""
-        return self.rows.read(start, stop)
-
-    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
-        order = np.argsort(columns)
-        taken = np.empty((stop - start, len(columns)), self.rows.take(0, 0, columns[:1]).dtype)
-        taken[:, order] = self.rows.take(start, stop, columns[order])
-        return taken

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from kmufs_stream import blas
 from kmufs_stream.decomposition import check_k, check_rank
 from kmufs_stream.factor import Factor, RowSample
-from kmufs_stream.routes.gram import leading_of_gram
+from kmufs_stream.routes.gram import leading_of_gram, state_of
 from kmufs_stream.screening import CONSTANT, Screening, standardise
-from kmufs_stream.streaming.kernels import Gram, GramState, Moments
+from kmufs_stream.streaming.kernels import Gram, GramState
 from kmufs_stream.streaming.sample import sample_size, smallest_hashes
 from kmufs_stream.streaming.scaling import Precision, Scaling
 
@@ -55,16 +55,10 @@ class Batches:
         if set(factor.features.excluded) - {CONSTANT} or factor.features.missing.any():
             raise ValueError("features were left out of the factor, or values are missing")
         features = factor.features
-        n, p, usable = features.samples, len(features.mean), features.usable
-        constant = np.setdiff1d(np.arange(p), usable)
-        scale = np.where(features.std > 0, features.std, 1.0)
-        scaling = Scaling(features.mean, scale, constant, "float64")
-        state = Gram(scaling).init()
-        state.scatter[np.ix_(usable, usable)] = n * factor.correlation
-        value = features.mean[constant]
-        missing, infinite = np.zeros((2, p), np.int64)
-        state.moments = Moments(n, np.zeros(p), value, value, missing, infinite)
-        return cls(scaling, state, factor.sample, factor.precision)
+        constant = features.excluded.get(CONSTANT, features.usable[:0])
+        double = np.dtype(np.float64)
+        scaling = Scaling.about(features.mean, features.std, constant, double, "float64")
+        return cls(scaling, state_of(factor, scaling), factor.sample, factor.precision)
 
     def add(self, batch: NDArray[Any]) -> None:
         """Take in some rows, (rows, p). O(rows p^2)."""
@@ -88,10 +82,12 @@ class Batches:
             leading = leading_of_gram(state, self.scaling, k, standardised)
         factor = Factor(
             **vars(leading),
+            k=k,
             sample=self.sample,
             screening=Screening(),
             method="gram",
             precision=self.precision,
+            labels=None,
             fingerprint={},
         )
         check_k(k, len(factor.features.usable), "usable features")

@@ -32,12 +32,14 @@ from kmufs_stream.routes.lanczos import lanczos, lanczos_bytes, product_block_co
 from kmufs_stream.routes.tsqr import leading_of_triangle
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.matrix import dense
+from kmufs_stream.sources.matrix import dense, feature_texts
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client, cluster_size
 from kmufs_stream.streaming.kernels import Gram, Kernel
 from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, make_plan
+from kmufs_stream.streaming.sample import sample_index, sample_size
 from kmufs_stream.streaming.scaling import Scaling, read_probe
+from kmufs_stream.streaming.screened import missing_in
 from kmufs_stream.streaming.sparse import (
     CANCELS,
     Densified,
@@ -144,8 +146,8 @@ def _costs(p: int, k: int, max_passes: int, fills: bool, sparse: bool) -> Costs:
             square + noted,
             product + of_gaps,
             0,
-            3 * square + noted + components,
-            square + components,
+            3 * square + 2 * noted + components,
+            square + noted + components,
             reads=1,
         )
 
@@ -316,8 +318,15 @@ def compute_factor(
             identity_of_run(belongs, k, plan, lanczos_options.seed, screening),
             partial(digest_without, matrix),
         )
-    reader = Reader(matrix, plan, screening, probe, progress, checkpoint)
+    complete = None
+    if screening.missing == "drop-samples":
+        # A guess at the features that have any value at all.
+        complete = missing_in(probe).sum(axis=0) < probe.shape[0]
     del probe
+    sampled = sample_index(n, sample_size(n, matrix.shape[1] * matrix.dtype.itemsize))
+    reader = Reader(
+        matrix, plan, screening, progress, checkpoint, sampled=sampled, complete=complete
+    )
     standardised = reader.standardise
     with blas.all_cores():
         if plan.method == "lanczos":
@@ -352,10 +361,12 @@ def compute_factor(
     found = vars(leading) | {"features": features, "passes": reader.passes}
     factor = Factor(
         **found,
-        sample=reader.sample(features),
+        k=k,
+        sample=reader.sample(),
         screening=screening,
         method=plan.method,
         precision=plan.precision,
+        labels=feature_texts(matrix),
         fingerprint=belongs,
     )
     check_k(k, len(factor.features.usable), "usable features")

@@ -25,7 +25,7 @@ from kmufs_stream.measures import (
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import correlation_matrix
-from kmufs_stream.screening import standardise
+from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.matrix import dense, densified, plain
@@ -156,11 +156,13 @@ def evaluate(
 
     Parameters
     ----------
-    result : a selection that :func:`kmufs_stream.select` wrote.
+    result : a selection that :func:`kmufs_stream.select` wrote, or what
+        :func:`kmufs_stream.apply` made with one, whose features are then standardised anew.
     labels : variable along the samples, of the result or of ``data``, that holds the true classes;
         samples without one (NaN) are left out of the comparison.
     data : the table that was selected from: whatever :func:`kmufs_stream.open_matrix` opens.
-        Needed for the cost on all features, and for a result that holds no data.
+        Needed for the cost on all features, for a result that holds no data, and where rows were
+        normalised. Transforms, and which samples take part, are those of the result.
     k : clusters; those of the selection by default.
     starts, seed : independent starts of K-means, of which the one of least cost counts.
     memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
@@ -171,8 +173,9 @@ def evaluate(
         of range, a budget too small.
     BrokenError : a chunk is missing or cannot be read.
 
-    Reads the chosen columns three times; where a standardised table is larger than 256 MB, once
-    per Lloyd step more. With ``data`` all columns too, twice or more.
+    What is missing counts as its feature's mean. Reads the chosen columns three times; where a
+    standardised table is larger than 256 MB, once per Lloyd step more. With ``data`` all columns
+    too, twice or more.
     """
     began = time.perf_counter()
     for option, value, least in (("--starts", starts, 1), ("--seed", seed, 0)):
@@ -183,13 +186,15 @@ def evaluate(
     check_k(k, chosen.samples, "samples")
     columns = chosen.selected
     every = chosen.standard
-    standard = Standard(every.mean[columns], every.std[columns])
-    whole = None if data is None else densified(open_matrix(data, storage_options=storage_options))
-    if whole is not None:
-        chosen.check_made_from(whole)
+    whole = None
+    if data is not None:
+        opened = open_matrix(data, storage_options=storage_options)
+        whole = chosen.as_selected(densified(opened))
     resources = (k, starts, memory, threads, progress)
     read = _Reader(chosen.columns(whole), *resources, square=True)
-    read_all = None if whole is None else _Reader(whole, *resources, square=False)
+    read_all = None
+    if whole is not None and every is not None:
+        read_all = _Reader(whole, *resources, square=False)
     n, h = read.matrix.shape
     codes, classes = None, 0
     if labels is not None:
@@ -198,20 +203,23 @@ def evaluate(
         )
 
     scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
-    scatter = read(Gram(scaling), "correlations")
-    _, correlation = correlation_matrix(
-        scatter, scaling, partial(standardise, feature_name=read.matrix.feature_name)
+    scatter = read(Gram(scaling, note_gaps=True), "correlations")
+    features, correlation = correlation_matrix(
+        scatter,
+        scaling,
+        partial(standardise, feature_name=read.matrix.feature_name, screening=Screening("mean")),
     )
+    standard = _standard(features) if every is None else every.of(columns)
     found = kmeans(read.matrix, standard, k, read.plan, starts=starts, seed=seed, progress=progress)
     full_cost = None
-    if read_all is None:
+    if read_all is None or every is None:
         kernel = Clusters(standard, np.arange(h), found.centres, codes, classes)
         state = read(kernel, "clusters")
-        between = between_clusters(state.counts, state.sums) / state.squares
+        between = _shares(between_clusters(state.counts, state.sums), state.squares)
     else:
         state = read_all(Clusters(every, columns, found.centres, codes, classes), "clusters")
         squares = between_clusters(state.counts, state.sums)
-        between = squares[columns] / state.squares[columns]
+        between = _shares(squares[columns], state.squares[columns])
         best = kmeans(
             read_all.matrix, every, k, read_all.plan, starts=starts, seed=seed, progress=progress
         )
@@ -258,7 +266,8 @@ class _Reader:
         matrix.inventory()  # refuses a store whose chunks are not all there
         self.matrix, self.progress = matrix, progress
         n, p = matrix.shape
-        state = 8 * (p + 1) * max(p + 1 if square else 0, k + 2)
+        # With what the Gram matrix notes of missing values.
+        state = 8 * (p + 1) * max(3 * (p + 1) if square else 0, k + 2)
         costs = kmeans_costs(n, p, k, starts, state=state, kept=4 * n + 4 * state)
         self.plan: Plan = make_plan(table_of(matrix), costs, Demand(memory=memory, threads=threads))
         progress(self.plan.resources)
@@ -267,6 +276,18 @@ class _Reader:
         return run_planned(
             kernel, rows=self.matrix.rows, plan=self.plan, stage=stage, progress=self.progress
         )
+
+
+def _standard(features: Standardised) -> Standard:
+    """Of columns that no selection was made from; those that do not vary count for nothing."""
+    std = np.zeros_like(features.std)
+    std[features.usable] = features.std[features.usable]
+    return Standard(np.nan_to_num(features.mean), std)
+
+
+def _shares(part: Float, whole: Float) -> Float:
+    """One over the other, 0 where there is nothing of the other."""
+    return np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
 
 
 def _full_cost(between: float, total: float, best: Clustering) -> FullCost:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.screening import Screening, Standardised
+from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.streaming.scaling import Precision
 
 SAMPLE_BLOCK = 2**20  # numbers in a block of the row sample
@@ -22,8 +23,7 @@ class RowSample:
     Attributes
     ----------
     index : (m,) int64, ascending row numbers; rows dropped for missing values are left out.
-    values : (m, p) the rows, all features, in the source's dtype; what is missing is NaN, or its
-        feature's mean where that stands in.
+    values : (m, p) the rows, all features, in the source's dtype; what is missing is NaN.
     """
 
     index: NDArray[np.int64]
@@ -65,6 +65,8 @@ class Leading:
     last_change : largest change of a score over the last read; infinite after one read.
     passes : reads of the data that it took.
     correlation : (u, u) float64 correlation matrix, where it was formed.
+    gaps : where it was and means stand in, sums over what is missing of the g features asked for
+        that miss values: V^T (x - mean), (g, q), and V^T V, (g, g); see :class:`Gaps`.
     """
 
     features: Standardised
@@ -76,6 +78,7 @@ class Leading:
     last_change: float
     passes: int
     correlation: NDArray[np.float64] | None
+    gaps: Gaps | None
 
     @classmethod
     def of_one_read(
@@ -86,6 +89,7 @@ class Leading:
         residuals: NDArray[np.float64],
         precision: Precision,
         correlation: NDArray[np.float64] | None = None,
+        gaps: Gaps | None = None,
     ) -> Leading:
         """What a route that is exact after one read has found, right up to rounding."""
         return cls(
@@ -98,6 +102,7 @@ class Leading:
             last_change=np.inf,
             passes=1,
             correlation=correlation,
+            gaps=gaps,
         )
 
     @property
@@ -114,17 +119,21 @@ class Factor(Leading):
 
     Attributes
     ----------
+    k : clusters that it was made for; it answers smaller k, and larger ones up to its rank.
     sample : uniform sample of rows.
     screening : what became of missing values and of features that hardly vary.
     method : ``gram``, ``tsqr`` or ``lanczos``.
     precision : of the products of blocks.
+    labels : (p,) texts that name the features, or None.
     fingerprint : of the data that it belongs to.
     """
 
+    k: int
     sample: RowSample
     screening: Screening
     method: str
     precision: Precision
+    labels: NDArray[np.object_] | None
     fingerprint: dict[str, str]
 
     def __repr__(self) -> str:
@@ -135,7 +144,8 @@ class Factor(Leading):
     def nbytes(self) -> int:
         """Bytes of its arrays, the row sample aside."""
         square = 0 if self.correlation is None else self.correlation.nbytes
-        return square + 3 * self.components.nbytes
+        gaps = 0 if self.gaps is None else self.gaps.values.nbytes + self.gaps.counts.nbytes
+        return square + gaps + 3 * self.components.nbytes
 
     def sample_blocks(self) -> Iterator[NDArray[np.float64]]:
         """The row sample, standardised, usable features, in blocks of some MB; missing is 0."""

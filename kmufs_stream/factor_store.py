@@ -25,11 +25,12 @@ from kmufs_stream.places import (
 )
 from kmufs_stream.provenance import made_by
 from kmufs_stream.screening import Screening, Standardised
+from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly
 
 FORMAT = "kmufs-factor"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 def save_factor(
@@ -68,10 +69,17 @@ def save_factor(
     }
     if factor.correlation is not None:
         variables["correlation"] = (("usable", "usable_too"), factor.correlation)
+    if factor.gaps is not None:
+        variables["gap_values"] = (("gap", "asked"), factor.gaps.values)
+        variables["gap_counts"] = (("gap", "gap_too"), factor.gaps.counts)
+    if features.nonzero is not None:
+        variables["nonzero"] = ("feature", features.nonzero)
+    coords = {} if factor.labels is None else {"feature": factor.labels}
     attrs = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
+        "k": factor.k,
         "samples": features.samples,
         "excluded": json.dumps({r: i.tolist() for r, i in features.excluded.items()}),
         "score_error": factor.score_error,
@@ -84,7 +92,7 @@ def save_factor(
         "fingerprint": factor.fingerprint,
         **made_by(command),
     }
-    whole = xr.Dataset(variables, attrs=attrs)
+    whole = xr.Dataset(variables, coords, attrs)
     whole.attrs["checksum"] = _checksum(whole)
     with new_zarr(target, overwrite=overwrite) as root:
         whole.to_zarr(root, mode="w", zarr_format=3, consolidated=False)
@@ -141,6 +149,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
             dropped=stored["dropped"].values,
             usable=stored["usable"].values,
             excluded={r: np.asarray(i, dtype=np.int64) for r, i in excluded.items()},
+            nonzero=stored["nonzero"].values if "nonzero" in stored else None,
         ),
         components=stored["components"].values,
         singular_values=stored["singular_values"].values,
@@ -149,11 +158,18 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
         settled=bool(attrs["settled"]),
         last_change=np.inf if attrs["last_change"] is None else float(attrs["last_change"]),
         correlation=stored["correlation"].values if "correlation" in stored else None,
+        gaps=(
+            Gaps(stored["gap_values"].values, stored["gap_counts"].values)
+            if "gap_values" in stored
+            else None
+        ),
+        k=int(attrs["k"]),
         sample=RowSample(stored["sample_index"].values, stored["sample"].values),
         screening=Screening(**attrs["screening"]),
         method=str(attrs["method"]),
         precision=attrs["precision"],
         passes=int(attrs["passes"]),
+        labels=stored["feature"].values.astype(object) if "feature" in stored.coords else None,
         fingerprint=dict(attrs["fingerprint"]),
     )
 
@@ -174,6 +190,9 @@ def _checksum(stored: xr.Dataset) -> str:
     for name in sorted(map(str, stored.variables)):
         digest.update(name.encode())
         values = stored[name].values
+        if values.dtype.kind in "OUT":
+            digest.update(json.dumps(values.tolist()).encode())
+            continue
         native = values.astype(values.dtype.newbyteorder("="), order="C", copy=False)
         digest.update(native.data)
     return digest.hexdigest()

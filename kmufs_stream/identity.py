@@ -11,37 +11,83 @@ from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor
 from kmufs_stream.screening import Screening
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.matrix import Block
+from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.scaling import read_probe
 
+ROWS_COMPARED = 16
+PARTS = "parts"
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
     "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
     "labels": "the features have other labels",
     "asked": "it is of other features (--features, --exclude-features)",
     "values": "the metadata or the values of the rows compared are others",
+    "sample": "rows of its sample are others there",
     "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
 }
 
 
-def check_belongs(factor: Factor, matrix: Matrix) -> None:
-    """Refuse a factor of other data."""
+def check_belongs(factor: Factor, matrix: Matrix) -> str:
+    """Refuse a factor of other data; returns :func:`digest_of_chunks` of these.
+
+    No one store may hold all rows of a factor to which some were added: of its row sample, some
+    rows are compared in place of metadata, probe and chunks.
+    """
     n, p = matrix.shape
     ours = {"shape": f"{n} x {p}"}
     if n and factor.fingerprint["shape"] == ours["shape"]:
         ours = fingerprint(matrix, read_probe(matrix))
+    added = PARTS in factor.fingerprint
     for what, found in ours.items():
         kept = factor.fingerprint.get(what)
-        if kept != found:
-            why = DIFFERENCES[what].format(kept=kept, found=found)
-            raise RequestError(
-                "wrong_factor",
-                f"The factor does not belong to {matrix.source}: {why}.",
-                "Give the same --transform."
-                if what == "transforms"
-                else "Decompose these data again.",
-            )
+        if kept != found and not (added and what in ("values", "chunks")):
+            raise _wrong_factor(matrix, what, kept=kept, found=found)
+    if added and not _holds_sample(factor, matrix):
+        raise _wrong_factor(matrix, "sample")
+    return ours["chunks"]
+
+
+def _wrong_factor(matrix: Matrix, what: str, **said: str | None) -> RequestError:
+    return RequestError(
+        "wrong_factor",
+        f"The factor does not belong to {matrix.source}: {DIFFERENCES[what].format(**said)}.",
+        "Give the same --transform." if what == "transforms" else "Decompose these data again.",
+    )
+
+
+def _holds_sample(factor: Factor, matrix: Matrix) -> bool:
+    """Whether some rows of the factor's sample, spread over it, are those of the matrix."""
+    index, values = factor.sample.index, factor.sample.values
+    places = np.unique(np.linspace(0, len(index) - 1, ROWS_COMPARED).astype(np.int64))
+    return all(
+        np.array_equal(dense(matrix.rows.read(int(i), int(i) + 1))[0], row, equal_nan=True)
+        for i, row in zip(index[places], values[places], strict=True)
+    )
+
+
+def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
+    """The fingerprint of a factor to which the rows of a matrix are added.
+
+    Raises RequestError for rows that it holds already.
+    """
+    before, new = factor.fingerprint, fingerprint(matrix, probe)
+    parts = before[PARTS].split() if PARTS in before else [_part(before)]
+    if _part(new) in parts:
+        raise RequestError(
+            "already_added",
+            f"The rows of {matrix.source} are in the factor already.",
+            "Give the rows that came after them.",
+        )
+    n = factor.features.rows + matrix.shape[0]
+    same = {what: before[what] for what in ("transforms", "labels", "asked")}
+    shape = f"{n} x {matrix.shape[1]}"
+    return {"shape": shape, **same, PARTS: " ".join([*parts, _part(new)])}
+
+
+def _part(of_one: dict[str, str]) -> str:
+    """What tells one of several stores that a factor was made from."""
+    return _digest("-".join(of_one.values()).encode())
 
 
 def check_screening(factor: Factor, screening: Screening | None) -> None:
@@ -76,6 +122,16 @@ def identity_of_run(
         "seed": str(seed) if lanczos_only else "any",
         "rows of a block": str(plan.block_rows),
         "blocks of a partition": str(plan.blocks_per_partition),
+    }
+
+
+def identity_of_copy(matrix: Matrix) -> dict[str, str]:
+    """What a copy of a table depends on: its shape, metadata and stored pieces."""
+    metadata, *chunks = matrix.inventory()
+    return {
+        "data shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
+        "data values": _digest(metadata.encode()),
+        "data chunks": _digest_of_chunks(chunks),
     }
 
 

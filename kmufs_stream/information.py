@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import zarr
+from upath import UPath
 
-from kmufs_stream import application, factor_store, result
+from kmufs_stream import factor_store, result, stored
 from kmufs_stream.errors import RequestError
+from kmufs_stream.places import absence, is_there, name_of, place_of, zarr_root
 from kmufs_stream.streaming import checkpoint
 
 READS = {
-    module.FORMAT: module.FORMAT_VERSION
-    for module in (application, checkpoint, factor_store, result)
+    **{module.FORMAT: module.FORMAT_VERSION for module in (checkpoint, factor_store, result)},
+    stored.APPLIED: result.FORMAT_VERSION,
 }
 SELF = ("format", "format_version", "version", "command", "created", "source", "fingerprint")
 OUTCOME = (
@@ -42,20 +44,21 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns plain JSON types: ``path``, ``kind``, ``format_version`` and that which this version
     ``reads``, the ``version`` that wrote it, ``command`` and ``created`` (null from Python),
     ``source``, ``identity`` of the data, ``shape``, ``options``, ``outcome``, ``arrays`` (name to
-    shape and dtype), ``bytes`` on disk. What is not recorded is null or missing.
+    shape and dtype), ``bytes`` stored. What is not recorded is null or missing.
 
     Raises RequestError for anything else. O(number of arrays and files).
     """
-    place = Path(path)
-    if not place.exists():
-        raise RequestError("not_found", f"{path} does not exist.", "Look for a slip in the path.")
+    place = place_of(path)
+    assert isinstance(place, Path | UPath)
+    if not is_there(place):
+        raise RequestError("not_found", absence(place), "Look for a slip in the path.")
     noted = place / checkpoint.IDENTITY
     said, arrays = _of_checkpoint(noted) if noted.is_file() else _of_store(place)
     kind = str(said.get("format"))
     if kind not in READS:
         raise RequestError(
             "not_ours",
-            f"{path} is nothing that kmufs-stream says more about.",
+            f"{name_of(place)} is nothing that kmufs-stream says more about.",
             "Give what select, decompose or apply wrote, or a checkpoint.",
         )
     rest = {name: value for name, value in said.items() if name not in (*SELF, *SHAPE, "checksum")}
@@ -75,7 +78,7 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
         rest |= rest.pop("screening")
     identity = said.get("fingerprint")
     return {
-        "path": str(path),
+        "path": name_of(place),
         "kind": kind.removeprefix("kmufs-"),
         "format_version": said.get("format_version"),
         "reads": READS[kind],
@@ -92,10 +95,10 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-def _of_store(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _of_store(place: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:
     """Attributes and arrays of a Zarr group; nothing of whatever is none."""
     try:
-        group = zarr.open_group(place, mode="r")
+        group = zarr.open_group(zarr_root(place), mode="r")
         attrs = dict(group.attrs)
         if attrs.get("format") not in READS:
             return {}, {}
@@ -109,7 +112,7 @@ def _of_store(place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     }
 
 
-def _of_checkpoint(noted: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _of_checkpoint(noted: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a checkpoint belongs to; it holds no arrays."""
     try:
         said = dict(json.loads(noted.read_bytes()))

@@ -14,22 +14,27 @@ from kmufs_stream.factor import RowSample
 from kmufs_stream.progress import Progress, Started
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.matrix import Block
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client
 from kmufs_stream.streaming.kernels import Kernel, Moments, State
 from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.plan import Plan
-from kmufs_stream.streaming.sample import TakeRows, Together, sample_index, sample_size, stack
+from kmufs_stream.streaming.sample import TakeRows, Together, stack
 from kmufs_stream.streaming.scaling import Scaling
-from kmufs_stream.streaming.screened import Screened, ScreenedState, missing_in
+from kmufs_stream.streaming.screened import Screened, ScreenedState
 
 
 class Reader:
     """Reads all rows once for each kernel that it is given; the first read gathers the sample.
 
     Kernels see the features asked for, and the samples that the policy for missing values keeps.
+
+    Parameters
+    ----------
+    sampled : rows to gather, ascending.
+    complete : (q,) features asked for that have any value, as far as is known; the samples that
+        miss one of them are left out. None keeps all samples.
     """
 
     def __init__(
@@ -37,25 +42,23 @@ class Reader:
         matrix: Matrix,
         plan: Plan,
         screening: Screening,
-        probe: Block,
         progress: Progress,
-        checkpoint: Checkpoint | None,
+        checkpoint: Checkpoint | None = None,
+        *,
+        sampled: NDArray[np.int64],
+        complete: NDArray[np.bool_] | None = None,
     ) -> None:
-        n, p = matrix.shape
         self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
         self.checkpoint = checkpoint
         self.client = active_client() if plan.cluster is not None else None
         dashboard = "" if self.client is None else str(self.client.dashboard_link)
         progress(replace(plan.resources, dashboard=dashboard))
         self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
-        self.index = sample_index(n, sample_size(n, p * matrix.dtype.itemsize))
+        self.sampled = sampled
         self.pieces: list[NDArray[Any]] = []
         self.passes = 0
         self.seconds = 0.0
-        self.complete: NDArray[np.bool_] | None = None
-        if screening.missing == "drop-samples":
-            # A guess at the features that have any value at all.
-            self.complete = missing_in(probe).sum(axis=0) < probe.shape[0]
+        self.complete = complete
         self.nonzero: NDArray[np.int64] | None = None
         self.dropped = np.empty(0, np.int64)
 
@@ -81,15 +84,12 @@ class Reader:
             dropped=self.dropped,
         )
 
-    def sample(self, features: Standardised) -> RowSample:
-        """The rows gathered, as the policy for missing values leaves them."""
-        index, values = self.index, stack(self.pieces)
-        if len(features.dropped):
-            kept = ~np.isin(index, features.dropped)
+    def sample(self) -> RowSample:
+        """The rows gathered, but for those that the policy for missing values leaves out."""
+        index, values = self.sampled, stack(self.pieces)
+        if len(self.dropped):
+            kept = ~np.isin(index, self.dropped)
             index, values = index[kept], values[kept]
-        if self.screening.missing == "mean" and features.missing.any():
-            rows, columns = np.nonzero(np.isnan(values))
-            values[rows, columns] = features.mean[columns]
         return RowSample(index, values)
 
     @property
@@ -102,8 +102,8 @@ class Reader:
         screened = partial(Screened, kernel, self.matrix.width, self.matrix.asked)
         state: ScreenedState[State] = self._read(screened(self.complete, counts))
         if self.complete is not None and (state.gaps > 0).any():
-            # Features that the probe had thought empty miss values in rows that were kept.
-            self.complete = state.present > 0
+            # Features that were thought empty miss values in rows that were kept.
+            self.complete = self.complete | (state.present > 0)
             if state.gaps[self.complete].any():
                 state = self._read(screened(self.complete, counts))
         if counts:
@@ -116,7 +116,7 @@ class Reader:
         self.passes += 1
         if self.passes > 1:
             return self._run(kernel)
-        state, self.pieces = self._run(Together(kernel, TakeRows(self.index)))
+        state, self.pieces = self._run(Together(kernel, TakeRows(self.sampled)))
         return state
 
     def _run(self, kernel: Kernel[State]) -> State:

@@ -6,25 +6,29 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import xarray as xr
 import zarr
+from zarr.abc.store import Store
 
 from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.identity import check_unchanged, digest_of_chunks
-from kmufs_stream.output import check_output, new_zarr
+from kmufs_stream.identity import check_unchanged, identity_of_copy
+from kmufs_stream.output import ALL_CHUNKS, check_output, new_output, new_zarr
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
 from kmufs_stream.streaming.plan import BASELINE, MB, parse_memory
 from kmufs_stream.streaming.table import DECODED_AT_ONCE
 from kmufs_stream.subset import copy_coordinates, storable
 from kmufs_stream.version import __version__
+from kmufs_stream.zarr_io import written_quietly
 
 CHUNK_BYTES = 8 * MB
 TILE_BYTES = 128 * MB  # more at a time gains nothing, but where a source chunk asks for it
@@ -87,6 +91,7 @@ def rechunk(
     *,
     memory: str | int | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Rechunking:
@@ -98,35 +103,71 @@ def rechunk(
     out : store to write: samples x features, the stored values and their dtype, the coordinates
         and attributes. Where whole rows do not fit, a chunk holds some of the features.
     memory : most memory to use; half of what is available by default.
+    resume : go on from what an earlier call, which did not end, has left in ``<out>.checkpoint``:
+        where ``out`` is a folder of this machine.
     storage_options : see :func:`kmufs_stream.decompose`.
 
     Raises
     ------
     RequestError : sparse data, a budget in which no source chunk fits, an output that must not be
-        written.
+        written; to go on from what was left by a call with other data or in other chunks.
     BrokenError : a chunk cannot be read, writing fails, what was written reads back otherwise, the
         data change meanwhile.
 
-    Reads each source chunk once, and what was written once.
+    Reads each source chunk once, and what was written once: what an earlier call wrote too, and
+    where that reads back otherwise it is written again.
     """
     began = time.perf_counter()
     target = place_of(out, storage_options)
     matrix = open_matrix(data, storage_options=storage_options)
     check_output(target, inputs_of(matrix), overwrite=overwrite)
     tiling = plan_tiles(matrix, memory)
-    pieces = digest_of_chunks(matrix)
+    identity = identity_of_copy(matrix)
     dims = (matrix.sample_dim, matrix.feature_dim)
     chunks = (tiling.chunk_rows, tiling.columns)
     template = da.zeros(matrix.shape, dtype=matrix.stored_dtype, chunks=-1)
     root = storable(matrix.frame, matrix)
     root = root.assign({matrix.name: xr.Variable(dims, template, matrix.attrs)})
-    with new_zarr(target, overwrite=overwrite) as folder:
-        form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
-        encoding = {matrix.name: {"chunks": chunks}}
-        root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
-        copy_coordinates(root, folder)
-        _copy(matrix, zarr.open_array(folder, path=matrix.name), tiling, progress)
-        check_unchanged(matrix, pieces)
+    encoding = {matrix.name: {"chunks": chunks}}
+    form: dict[str, Any] = {"zarr_format": matrix.zarr_format, "consolidated": False}
+
+    def lay_out(store: Path | Store) -> None:
+        root.to_zarr(store, mode="w", compute=False, encoding=encoding, **form)
+        copy_coordinates(root, store)
+
+    def fill(store: Path | Store, tiles: Path | None) -> None:
+        array = zarr.open_array(store, path=matrix.name)
+        _copy(matrix, array, tiling, tiles, progress)
+        check_unchanged(matrix, identity["data chunks"])
+
+    if isinstance(target, Path):
+        place = target.resolve()
+        with (
+            Checkpoint(place.with_name(f"{place.name}.checkpoint"), resume=resume) as kept,
+            new_output(target, overwrite=overwrite) as partial,
+            written_quietly(),
+            zarr.config.set(ALL_CHUNKS),
+        ):
+            kept.claim({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})
+            assert isinstance(kept.folder, Path)
+            store, begun, tiles = (kept.folder / name for name in ("store", "begun", "tiles"))
+            if not begun.exists():
+                lay_out(store)
+                tiles.mkdir(exist_ok=True)
+                begun.touch()
+            fill(store, tiles)
+            zarr.consolidate_metadata(store)
+            store.rename(partial)
+    else:
+        if resume:
+            raise RequestError(
+                "bad_option",
+                f"{name_of(target)} is not on this machine: nothing is kept there to go on from.",
+                "Leave out --resume, or rechunk into a folder and copy it.",
+            )
+        with new_zarr(target, overwrite=overwrite) as folder:
+            lay_out(folder)
+            fill(folder, None)
     return Rechunking(
         output=target,
         shape=matrix.shape,
@@ -175,21 +216,43 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
     return Tiling(rows, columns, chunk_rows, peak(rows * columns * item))
 
 
-def _copy(matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, progress: Progress) -> None:
-    """Copy tile by tile, reading back each."""
+def _copy(
+    matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, marks: Path | None, progress: Progress
+) -> None:
+    """Copy tile by tile, reading back each; ``marks`` keeps a checksum of each that is done."""
     n, p = matrix.shape
     item = matrix.stored_dtype.itemsize
     progress(Started("rechunking", total=n * p * item, unit="bytes", unit_bytes=1))
-    for rows, columns in tiling.tiles(matrix.shape):
+    for number, (rows, columns) in enumerate(tiling.tiles(matrix.shape)):
+        mark = None if marks is None else marks / str(number)
+        if (
+            mark is not None
+            and mark.exists()
+            and mark.read_text() == _checksum(target, rows, columns)
+        ):
+            count = (rows.stop - rows.start) * (columns.stop - columns.start) * item
+            progress(Advanced(count, restored=True))
+            continue
         chosen = np.arange(columns.start, columns.stop)
         tile = np.ascontiguousarray(matrix.rows.take(rows.start, rows.stop, chosen))
         target[rows, columns] = tile
-        written = np.ascontiguousarray(target[rows, columns])
-        if zlib.crc32(written.data) != zlib.crc32(tile.data):
+        checksum = str(zlib.crc32(tile.data))
+        if checksum != _checksum(target, rows, columns):
             raise BrokenError(
                 "output_differs",
                 f"Rows {rows.start}..{rows.stop - 1} of the output read back otherwise than they "
                 "were written.",
                 "Check the disk, or choose another place.",
             )
+        if mark is not None:
+            mark.write_text(checksum)
         progress(Advanced(tile.nbytes))
+
+
+def _checksum(target: zarr.Array[Any], rows: slice, columns: slice) -> str:
+    """Of what is written there; nothing where it cannot be read."""
+    try:
+        written = np.ascontiguousarray(target[rows, columns])
+    except Exception:  # whatever a codec makes of a damaged chunk: it is written again
+        return ""
+    return str(zlib.crc32(written.data))

@@ -178,6 +178,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "method": factor.method,
         "precision": factor.precision,
         "transforms": ", ".join(result.matrix.transforms),
+        "where": result.matrix.where,
         "passes": factor.passes,
         "settled": int(factor.settled),
         "score_error": factor.score_error,
@@ -265,6 +266,8 @@ def _diagnostics(result: Selection) -> xr.Dataset:
     }
     for name, values in result.solution.history.items():
         variables[name] = (iteration, values)
+    if len(factor.features.dropped):
+        variables["dropped"] = (free_dim("dropped_sample", result.matrix), factor.features.dropped)
     best = np.flatnonzero(result.ranks <= RELATED)
     places = result.solution.selected[best]
     with blas.cores_for(len(factor.sample.index) * len(best) ** 2):

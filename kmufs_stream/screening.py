@@ -71,6 +71,7 @@ class Standardised:
     usable : (u,) int64, ascending source indices of the features kept.
     excluded : reason to ascending source indices of the features left out.
     dropped : (d,) int64, ascending rows left out because they miss values.
+    nonzero : (p,) int64, values that are not 0 in those rows; None where they were not counted.
     """
 
     samples: int
@@ -80,11 +81,26 @@ class Standardised:
     usable: NDArray[np.int64]
     excluded: dict[str, NDArray[np.int64]]
     dropped: NDArray[np.int64]
+    nonzero: NDArray[np.int64] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Samples, with those left out because they miss values."""
+        return self.samples + len(self.dropped)
+
+    @property
+    def asked(self) -> NDArray[np.int64]:
+        """Ascending source indices of the features that were asked for."""
+        return np.delete(np.arange(len(self.mean)), self.excluded.get(NOT_ASKED, ()))
 
     def of_all(self, asked: NDArray[np.int64], p: int) -> Standardised:
         """The same, where the features are those ``asked`` of p."""
         mean, std, missing = np.full(p, np.nan), np.full(p, np.nan), np.zeros(p, np.int64)
         mean[asked], std[asked], missing[asked] = self.mean, self.std, self.missing
+        nonzero = None
+        if self.nonzero is not None:
+            nonzero = np.zeros(p, np.int64)
+            nonzero[asked] = self.nonzero
         rest = np.delete(np.arange(p), asked)
         excluded = {NOT_ASKED: rest} if len(rest) else {}
         excluded |= {reason: asked[index] for reason, index in self.excluded.items()}
@@ -95,6 +111,21 @@ class Standardised:
             missing=missing,
             usable=asked[self.usable],
             excluded=excluded,
+            nonzero=nonzero,
+        )
+
+    def of_asked(self) -> Standardised:
+        """The same of the features asked for alone: the inverse of :meth:`of_all`."""
+        asked = self.asked
+        reasons = {r: i for r, i in self.excluded.items() if r != NOT_ASKED}
+        return replace(
+            self,
+            mean=self.mean[asked],
+            std=self.std[asked],
+            missing=self.missing[asked],
+            usable=np.searchsorted(asked, self.usable),
+            excluded={r: np.searchsorted(asked, index) for r, index in reasons.items()},
+            nonzero=None if self.nonzero is None else self.nonzero[asked],
         )
 
 
@@ -165,7 +196,9 @@ def standardise(
     unknown = excluded.get(ALL_MISSING, usable[:0])
     mean[unknown] = np.nan
     std[np.concatenate([unknown, excluded.get(MISSING, usable[:0])])] = np.nan
-    return Standardised(moments.count, mean, std, moments.missing, usable, excluded, dropped)
+    return Standardised(
+        moments.count, mean, std, moments.missing, usable, excluded, dropped, nonzero
+    )
 
 
 def _check_samples(moments: Moments, dropped: NDArray[np.int64]) -> None:

@@ -252,8 +252,9 @@ def _select(
         if target is None:  # else it is checked once the columns are copied, too
             check_unchanged(matrix, factor.fingerprint["chunks"])
         read, decomposed, passes = spent.read, spent.factor, factor.passes
+        pieces = factor.fingerprint["chunks"]
     else:
-        check_belongs(factor, matrix)
+        pieces = check_belongs(factor, matrix)
         check_screening(factor, screening)
         check_k(k, len(factor.singular_values), "components in this factor")
         check_rank(k, factor)
@@ -305,7 +306,7 @@ def _select(
         seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
         made=made_by(command),
     )
-    unchanged = partial(check_unchanged, matrix, factor.fingerprint["chunks"])
+    unchanged = partial(check_unchanged, matrix, pieces)
     if target is not None:
         try:
             write_result(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,54 +14,90 @@ from kmufs_stream.places import Place, absence, is_there, name_of, zarr_root
 from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import dense
+from kmufs_stream.sources.restrict import keep_samples, samples_meeting
+from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.streaming.lloyd import Standard
 from kmufs_stream.zarr_io import opened_quietly
+
+APPLIED = "kmufs-application"  # the format of what apply writes
 
 
 @dataclass(frozen=True)
 class StoredSelection:
-    """What a written selection says, and its columns where it holds them.
+    """What a written selection, or what apply made with one, says, and its columns if it has them.
 
     Attributes
     ----------
     k : clusters it was made for.
-    selected : (h,) int64 source indices, ascending.
+    selected : (h,) int64 source indices.
     standard : means and standard deviations of all p features of the source; a feature that was
-        excluded has standard deviation 0.
-    samples : rows of the source.
-    matrix : the selected columns, (n, h), or None.
+        excluded has standard deviation 0. None where nobody knows: of what apply made.
+    samples : rows that were standardised.
+    transforms, where, dropped : what was done to the source's values, which condition its samples
+        met, and which rows of these were left out because they miss values.
+    matrix : the selected columns, (n, h), as they are stored; or None.
     """
 
     k: int
     selected: NDArray[np.int64]
-    standard: Standard
+    standard: Standard | None
     samples: int
+    transforms: tuple[str, ...]
+    where: str
+    dropped: NDArray[np.int64]
     source: str
     matrix: Matrix | None
+
+    def as_selected(self, whole: Matrix) -> Matrix:
+        """The table that this was selected from, as it was then: transformed, without some rows.
+
+        Raises RequestError for one that it cannot have been selected from.
+        """
+        if not whole.transforms:
+            whole = transformed(whole, self.transforms)
+        elif whole.transforms != self.transforms:
+            raise RequestError(
+                "wrong_data",
+                f"{self.source} was made with the transforms: "
+                f"{', '.join(self.transforms) or 'none'}; {whole.source} is opened with: "
+                f"{', '.join(whole.transforms)}.",
+                "Open it without: those of the selection are applied.",
+            )
+        if self.where and not whole.where:
+            whole = samples_meeting(whole, self.where)
+        if len(self.dropped):
+            whole = keep_samples(whole, np.delete(np.arange(whole.shape[0]), self.dropped))
+        self._check_made_from(whole)
+        return whole
 
     def columns(self, whole: Matrix | None) -> Matrix:
         """The selected columns, from the selection itself or else from what it was made from.
 
-        Raises RequestError where neither is there.
+        Raises RequestError where neither is there, or does.
         """
-        if self.matrix is not None:
-            return self.matrix
+        by_row = any(name.startswith("normalise-rows") for name in self.transforms)
+        if self.matrix is not None and not by_row:
+            return transformed(self.matrix, self.transforms)
         if whole is None:
+            why = (
+                "was made of normalised rows, which takes all features"
+                if by_row
+                else "holds no data: it was written with --selection-only"
+            )
             raise RequestError(
                 "no_data",
-                f"{self.source} holds no data: it was written with --selection-only.",
+                f"{self.source} {why}.",
                 "Give the table that it was made from as --data.",
             )
         return restricted(whole, self.selected)
 
-    def check_made_from(self, whole: Matrix) -> None:
-        """Refuse a table that this selection cannot have been made from."""
-        expected = (self.samples, len(self.standard.mean))
-        if whole.shape != expected:
+    def _check_made_from(self, whole: Matrix) -> None:
+        features = whole.shape[1] if self.standard is None else len(self.standard.mean)
+        if whole.shape != (self.samples, features):
             raise RequestError(
                 "wrong_data",
                 f"{self.source} was not made from {whole.source}: that is {whole.shape[0]} x "
-                f"{whole.shape[1]}, not {expected[0]} x {expected[1]}.",
+                f"{whole.shape[1]}, not {self.samples} x {features}.",
                 "Give the table that it was made from as --data.",
             )
         ours = None if self.matrix is None else self.matrix.labels
@@ -84,73 +119,79 @@ def read_selection(place: Place) -> tuple[xr.Dataset, xr.Dataset]:
 
     Raises RequestError for anything else.
     """
+    root = _read(place)
+    if root.attrs["format"] != FORMAT:
+        raise _not_a_selection(name_of(place))
+    return root, _read(place, "all_features")
+
+
+def open_selection(place: Place) -> StoredSelection:
+    """Open what :func:`kmufs_stream.select` or :func:`kmufs_stream.apply` wrote.
+
+    Its data are not read. Raises RequestError for anything else.
+    """
+    root = _read(place)
+    dim, data = str(root["feature_index"].dims[0]), list(root.data_vars)
+    matrix = open_matrix(place, variable=str(data[0]), feature_dims=dim) if data else None
+    standard, samples, dropped = None, 0 if matrix is None else matrix.shape[0], None
+    if root.attrs["format"] == FORMAT:
+        every = _read(place, "all_features")
+        usable = every["excluded"].values == ""
+        standard = Standard(
+            np.nan_to_num(every["mean"].values), np.where(usable, every["std"].values, 0.0)
+        )
+        samples = int(root.attrs["samples"])
+        dropped = _read(place, "diagnostics").get("dropped")
+    return StoredSelection(
+        k=int(root.attrs["k"]),
+        selected=root["feature_index"].values.astype(np.int64),
+        standard=standard,
+        samples=samples,
+        transforms=tuple(filter(None, root.attrs["transforms"].split(", "))),
+        where=str(root.attrs.get("where", "")),
+        dropped=np.empty(0, np.int64) if dropped is None else dropped.values,
+        source=name_of(place),
+        matrix=matrix,
+    )
+
+
+def _read(place: Place, group: str | None = None) -> xr.Dataset:
+    """The root of a written selection or application, or one of its groups, lazily."""
     source = name_of(place)
     if not is_there(place):
         raise RequestError("not_found", absence(place), "Make it with kmufs-stream select.")
     try:
         with opened_quietly():
             # An index would load the labels of all samples.
-            opened = partial(
-                xr.open_zarr, zarr_root(place), chunks=None, create_default_indexes=False
+            stored: xr.Dataset = xr.open_zarr(
+                zarr_root(place), group=group, chunks=None, create_default_indexes=False
             )
-            root = opened()
-            ours = root.attrs.get("format") == FORMAT
-            every = opened(group="all_features") if ours else None
     except Exception as error:
         raise RequestError(
             "not_a_selection",
             f"{source} cannot be read as a selection: {type(error).__name__}: {error}",
             "Make one with kmufs-stream select.",
         ) from error
-    if every is None:
-        raise RequestError(
-            "not_a_selection",
-            f"{source} is not a selection.",
-            "Give what kmufs-stream select wrote.",
-        )
-    version = root.attrs.get("format_version")
+    if group is not None:
+        return stored
+    if stored.attrs.get("format") not in (FORMAT, APPLIED):
+        raise _not_a_selection(source)
+    version = stored.attrs.get("format_version")
     if version != FORMAT_VERSION:
         raise RequestError(
             "selection_format",
             f"{source} is a selection of format {version}, this version reads {FORMAT_VERSION}.",
             "Select again, or use the version that wrote it "
-            f"({root.attrs.get('version', 'unknown')}).",
+            f"({stored.attrs.get('version', 'unknown')}).",
         )
-    return root, every
+    return stored
 
 
-def open_selection(place: Place) -> StoredSelection:
-    """Open what :func:`kmufs_stream.select` wrote; its data are not read.
-
-    Raises RequestError for anything else.
-    """
-    source = name_of(place)
-    root, every = read_selection(place)
-    if root.attrs.get("transforms"):
-        raise RequestError(
-            "transformed",
-            f"{source} was selected from values transformed by {root.attrs['transforms']}; the "
-            "columns that it holds are the stored ones.",
-            "Only selections from the stored values can be evaluated.",
-        )
-    usable = every["excluded"].values == ""
-    data = list(root.data_vars)
-    matrix = None
-    if data:
-        matrix = open_matrix(
-            place,
-            variable=str(data[0]),
-            feature_dims=str(root["feature_index"].dims[0]),
-        )
-    return StoredSelection(
-        k=int(root.attrs["k"]),
-        selected=root["feature_index"].values.astype(np.int64),
-        standard=Standard(
-            np.nan_to_num(every["mean"].values), np.where(usable, every["std"].values, 0.0)
-        ),
-        samples=int(root.attrs["samples"]),
-        source=source,
-        matrix=matrix,
+def _not_a_selection(source: str) -> RequestError:
+    return RequestError(
+        "not_a_selection",
+        f"{source} is not a selection.",
+        "Give what kmufs-stream select wrote.",
     )
 
 

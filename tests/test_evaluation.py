@@ -15,7 +15,16 @@ from helpers import planted, write_bare, write_xarray
 from sklearn import metrics
 from sklearn.cluster import KMeans
 
-from kmufs_stream import BrokenError, RequestError, evaluate, kmeans, open_matrix, select
+from kmufs_stream import (
+    BrokenError,
+    RequestError,
+    Screening,
+    apply,
+    evaluate,
+    kmeans,
+    open_matrix,
+    select,
+)
 from kmufs_stream.streaming import plan as planning
 
 K, H = 3, 5
@@ -254,3 +263,114 @@ def test_real_data(name: str, tmp_path: Path) -> None:
     assert 0 < found.agreement.nmi < 1
     assert 0.99 < found.full_cost.ratio < 1.5
     assert 1 <= found.effective_rank <= 50
+
+
+def in_two_ways(tmp_path: Path, array: xr.Dataset, plain: xr.Dataset, **asked: Any) -> None:
+    """What is evaluated with ``asked`` on the one is what is evaluated plainly on the other."""
+    screening = asked.pop("screening", None)
+    paths = tmp_path / "asked.zarr", tmp_path / "plain.zarr"
+    results = tmp_path / "asked.selected.zarr", tmp_path / "plain.selected.zarr"
+    array.to_zarr(paths[0], encoding={"x": {"chunks": (60, array.sizes["g"])}})
+    plain.to_zarr(paths[1], encoding={"x": {"chunks": (60, plain.sizes["g"])}})
+    matrix = open_matrix(paths[0], **asked)
+    select(matrix, K, H, solver="exact", screening=screening, out=results[0])
+    select(paths[1], K, H, solver="exact", out=results[1])
+    row_by_row = "normalise-rows" in asked.get("transform", ())
+    for data in (True, False):
+        if not data and row_by_row:
+            with pytest.raises(RequestError, match="made of normalised rows"):
+                evaluate(results[0], labels="kind")
+            continue
+        found, expected = (
+            evaluate(result, labels="kind", data=path if data else None)
+            for result, path in zip(results, paths, strict=True)
+        )
+        assert found.agreement == expected.agreement
+        assert found.names == expected.names
+        assert found.sizes.tolist() == expected.sizes.tolist()
+        np.testing.assert_allclose(found.between, expected.between, rtol=1e-6)
+        assert found.mean_correlation == pytest.approx(expected.mean_correlation, rel=1e-6)
+        assert found.effective_rank == pytest.approx(expected.effective_rank, rel=1e-6)
+        assert (found.full_cost is not None) is data
+        if found.full_cost is not None and expected.full_cost is not None:
+            assert found.full_cost.ratio == pytest.approx(expected.full_cost.ratio, rel=1e-6)
+
+
+def table_of_counts(seed: int = 5) -> xr.Dataset:
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(K, size=240)
+    rates = np.exp(rng.normal(size=(K, 12)))[kinds]
+    return xr.Dataset(
+        {"x": (("c", "g"), rng.poisson(4 * rates).astype(np.float64))},
+        coords={"g": [f"g{i}" for i in range(12)], "kind": ("c", kinds), "n": ("c", range(240))},
+    )
+
+
+@pytest.mark.parametrize("transform", [("log1p",), ("normalise-rows", "log1p")], ids=str)
+def test_transforms_are_those_of_the_result(tmp_path: Path, transform: tuple[str, ...]) -> None:
+    counts = table_of_counts()
+    made = counts["x"].values
+    if len(transform) == 2:
+        made = made * (1e4 / made.sum(axis=1, keepdims=True))
+    in_two_ways(
+        tmp_path, counts, counts.assign(x=(("c", "g"), np.log1p(made))), transform=transform
+    )
+
+
+def test_samples_and_features_are_those_of_the_result(tmp_path: Path) -> None:
+    counts = table_of_counts()
+    wanted = [i for i in range(12) if i != 4]
+    in_two_ways(
+        tmp_path,
+        counts,
+        counts.isel(g=wanted, c=slice(51, None)),
+        where="n > 50",
+        exclude_features="g4",
+    )
+
+
+@pytest.mark.parametrize("missing", ["mean", "drop-samples", "drop-features"])
+def test_missing_values_are_dealt_with_as_for_the_result(tmp_path: Path, missing: str) -> None:
+    counts = table_of_counts()
+    x = counts["x"].values
+    x[np.random.default_rng(0).random(x.shape) < 0.02] = np.nan
+    x[:, :8] = np.nan_to_num(x[:, :8], nan=3)
+    x[:, 11] = np.nan
+    complete = counts.isel(g=slice(11)).copy(deep=True)
+    if missing == "mean":
+        values = complete["x"].values
+        values[:] = np.where(np.isnan(values), np.nanmean(values, axis=0), values)
+    elif missing == "drop-samples":
+        complete = complete.isel(c=~np.isnan(complete["x"].values).any(axis=1))
+    else:
+        complete = complete.isel(g=~np.isnan(complete["x"].values).any(axis=0))
+    in_two_ways(tmp_path, counts, complete, screening=Screening(missing))
+
+
+def test_what_apply_made_is_standardised_anew(tmp_path: Path) -> None:
+    old, new = table_of_counts(), table_of_counts(6).isel(g=slice(None, None, -1))
+    old.to_zarr(tmp_path / "old.zarr")
+    new["x"].values[3, 2] = np.nan
+    new.to_zarr(tmp_path / "new.zarr")
+    matrix = open_matrix(tmp_path / "old.zarr", transform="log1p")
+    chosen = select(matrix, K, H, solver="exact", out=tmp_path / "chosen.zarr")
+    apply(tmp_path / "chosen.zarr", tmp_path / "new.zarr", out=tmp_path / "applied.zarr")
+    found = evaluate(tmp_path / "applied.zarr", labels="kind")
+    assert chosen.labels is not None
+    values = np.log1p(new["x"].sel(g=chosen.labels).values)
+    values = np.where(np.isnan(values), np.nanmean(values, axis=0), values)
+    values = (values - values.mean(axis=0)) / values.std(axis=0)
+    fitted = KMeans(K, n_init=10, random_state=0).fit(values)
+    assert found.clustering.cost == pytest.approx(fitted.inertia_, rel=1e-6)
+    assert found.agreement is not None
+    assert found.agreement.ari == pytest.approx(
+        metrics.adjusted_rand_score(new["kind"], fitted.labels_)
+    )
+    assert found.full_cost is None
+    assert found.names == chosen.labels
+    assert evaluate(tmp_path / "applied.zarr", data=tmp_path / "new.zarr").full_cost is None
+    raw = open_matrix(tmp_path / "new.zarr", transform="normalise-rows")
+    with pytest.raises(RequestError, match=r"log1p; .* is opened with: normalise-rows"):
+        evaluate(tmp_path / "applied.zarr", data=raw)
+    with pytest.raises(RequestError, match="is not a selection"):
+        apply(tmp_path / "applied.zarr", tmp_path / "new.zarr", out=tmp_path / "twice.zarr")

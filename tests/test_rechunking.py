@@ -12,6 +12,7 @@ import zarr
 from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 
 from kmufs_stream import BrokenError, RequestError, open_matrix, rechunk, rechunking
+from kmufs_stream.progress import Advanced
 from kmufs_stream.streaming.plan import BASELINE, MB
 
 X = planted(300, 24, dtype=np.float32)
@@ -81,7 +82,7 @@ def test_the_budget_bounds_the_tile(tmp_path: Path) -> None:
     assert done.chunks[1] == 2
 
 
-def test_damage_is_found_and_leaves_nothing(
+def test_damage_is_found_and_leaves_no_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_bare(tmp_path / "x.zarr", X, chunks=(300, 5))
@@ -97,10 +98,88 @@ def test_damage_is_found_and_leaves_nothing(
         with pytest.raises(BrokenError, match="read back"):
             rechunk(str(path), tmp_path / "out.zarr")
     assert not (tmp_path / "out.zarr").exists()
+    rechunk(str(path), tmp_path / "out.zarr", resume=True)
+    np.testing.assert_array_equal(xr.open_zarr(tmp_path / "out.zarr")["data"], X)
     (path / "c" / "0" / "2").write_bytes(b"spoilt")
     with pytest.raises(BrokenError, match="c/0/2"):
-        rechunk(str(path), tmp_path / "out.zarr")
-    assert [place.name for place in tmp_path.iterdir()] == ["x.zarr"]
+        rechunk(str(path), tmp_path / "new.zarr")
+    names = sorted(place.name for place in tmp_path.iterdir())
+    assert names == ["new.zarr.checkpoint", "out.zarr", "x.zarr"]
+
+
+class StopError(Exception):
+    """What ends a run early in these tests."""
+
+
+def stop_after(count: int) -> Any:
+    """A progress that ends the run after so many tiles."""
+    seen: list[int] = []
+
+    def progress(event: Any) -> None:
+        if isinstance(event, Advanced):
+            seen.append(event.count)
+            if len(seen) == count:
+                raise StopError
+
+    return progress
+
+
+@pytest.mark.parametrize("chunks", [(300, 5), (10, 24)])
+def test_what_was_interrupted_goes_on(
+    tmp_path: Path, chunks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_xarray(tmp_path / "x.zarr", labelled(X), chunks=chunks)
+    out, kept = tmp_path / "out.zarr", tmp_path / "out.zarr.checkpoint"
+    rechunk(path, tmp_path / "whole.zarr")
+    with pytest.raises(StopError) as stopped:
+        rechunk(path, out, progress=stop_after(3))
+    assert "--resume goes on from it" in stopped.value.__notes__[0]
+    assert not out.exists()
+    with pytest.raises(RequestError, match="Say --resume"):
+        rechunk(path, out)
+    # What was written and is damaged since is found, whether it can be decoded or not.
+    chunk = next(p for p in (kept / "store" / "counts" / "c").rglob("0") if p.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-5])
+    matrix = open_matrix(path)
+    taken: list[int] = []
+    take = type(matrix.rows).take
+
+    def noted(rows: Any, start: int, stop: int, columns: Any) -> Any:
+        taken.append((stop - start) * len(columns))
+        return take(rows, start, stop, columns)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(matrix.rows), "take", noted)
+        rechunk(matrix, out, resume=True)
+    tile = 70 * 24 if chunks[1] == 24 else 300 * 5
+    assert sum(taken) == X.size - 2 * tile  # three were done, one of which was damaged
+    xr.testing.assert_identical(
+        xr.open_zarr(out).load(), xr.open_zarr(tmp_path / "whole.zarr").load()
+    )
+    assert not kept.exists()
+    assert same_files(out, tmp_path / "whole.zarr")
+
+
+def same_files(a: Path, b: Path) -> bool:
+    files = [sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file()) for root in (a, b)]
+    return files[0] == files[1] and all(
+        (a / f).read_bytes() == (b / f).read_bytes() for f in files[0]
+    )
+
+
+def test_nothing_goes_on_with_other_data_or_in_other_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_bare(tmp_path / "x.zarr", X, chunks=(300, 5))
+    with pytest.raises(StopError):
+        rechunk(path, tmp_path / "out.zarr", progress=stop_after(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(rechunking, "CHUNK_BYTES", 7 * 24 * CELL)
+        with pytest.raises(RequestError, match=r"another run \(chunks:"):
+            rechunk(path, tmp_path / "out.zarr", resume=True)
+    zarr.open_array(path)[0, 0] = 9
+    with pytest.raises(RequestError, match=r"another run \(data chunks:"):
+        rechunk(path, tmp_path / "out.zarr", resume=True)
 
 
 def test_sparse_data_are_refused(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from kmufs_stream_cli.commands.rechunk import rechunk
 from kmufs_stream_cli.commands.report import report
 from kmufs_stream_cli.commands.select import select
 from kmufs_stream_cli.commands.sweep import sweep
+from kmufs_stream_cli.commands.update import update
 from kmufs_stream_cli.failure import explain, tell
 from kmufs_stream_cli.typed import remember
 
@@ -73,6 +74,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     ),
     plan: ("plan data.zarr --k 10 --h 100 --memory 2GB",),
     decompose: ("decompose data.zarr --k 20 --out factor.zarr",),
+    update: ("update factor.zarr --with new.zarr",),
     evaluate: (
         "evaluate data.selected.zarr",
         "evaluate data.selected.zarr --labels cell_type --data data.zarr",

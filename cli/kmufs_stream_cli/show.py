@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from kmufs_stream import Factor, Matrix
+    from kmufs_stream import Factor
 
 NAMED = 5  # of a list of features
 
@@ -93,12 +93,12 @@ def excluded(reasons: Mapping[str, Sequence[int]], name: Mapping[int, str]) -> s
     return "; ".join(said) or "none"
 
 
-def names(factor: Factor, matrix: Matrix) -> dict[int, str]:
+def names(factor: Factor) -> dict[int, str]:
     """Labels of those excluded features that will be named."""
-    if matrix.labels is None:
+    if factor.labels is None:
         return {}
     first = [i for index in factor.features.excluded.values() for i in index[:NAMED]]
-    return {int(i): str(matrix.labels[i]) for i in first}
+    return {int(i): factor.labels[i] for i in first}
 
 
 def command(name: str, data: str, /, **options: object) -> str:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream_cli import options
@@ -20,8 +20,8 @@ SECRET = re.compile(r"(?i)(^|_)(key|secret|token|password|passwd|pass|sas|creden
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    """DATA and what takes part of it, as typed."""
+class StoreOptions:
+    """DATA and where in it the table is, as typed."""
 
     data: options.Data
     variable: options.Variable = None
@@ -32,16 +32,10 @@ class TableOptions:
     layer: options.Layer = None
     raw: options.Raw = False
     feature_labels: options.FeatureLabels = None
-    transform: options.Transform = None
     fill_missing_chunks: options.FillMissingChunks = False
     retries: options.Retries = 5
     storage_option: options.StorageOption = None
-    features: options.Features = None
-    exclude_features: options.ExcludeFeatures = None
     where: options.Where = None
-    missing: options.Missing = "raise"
-    min_std: options.MinStd = 0.0
-    min_nonzero: options.MinNonzero = 0.0
 
     def open(self) -> Matrix:
         """The table."""
@@ -57,18 +51,37 @@ class TableOptions:
             layer=self.layer,
             raw=self.raw,
             feature_labels=self.feature_labels,
-            transform=self.transform or (),
             fill_missing_chunks=self.fill_missing_chunks,
             retries=self.retries,
-            features=self.features or None,
-            exclude_features=self.exclude_features or None,
             where=self.where,
             storage_options=self.storage_options(),
+            **self._more(),
         )
 
     def storage_options(self) -> dict[str, Any]:
         """Those of --storage-option."""
         return storage_options(self.storage_option)
+
+    def typed(self) -> dict[str, Any]:
+        """The options that differ from their defaults, to be typed again."""
+        defaults = asdict(type(self)(self.data))
+        return {n: v for n, v in asdict(self).items() if n != "data" and v != defaults[n]}
+
+    def _more(self) -> dict[str, Any]:
+        """What else the table is opened with."""
+        return {}
+
+
+@dataclass(frozen=True)
+class TableOptions(StoreOptions):
+    """The same, with what takes part of it and what becomes of its values."""
+
+    transform: options.Transform = None
+    features: options.Features = None
+    exclude_features: options.ExcludeFeatures = None
+    missing: options.Missing = "raise"
+    min_std: options.MinStd = 0.0
+    min_nonzero: options.MinNonzero = 0.0
 
     def screening(self) -> Screening:
         """What becomes of missing values and rare features."""
@@ -81,10 +94,12 @@ class TableOptions:
         asked, usual = self.screening(), type(self)(self.data).screening()
         return None if asked == usual else asked
 
-    def typed(self) -> dict[str, Any]:
-        """The options that differ from their defaults, to be typed again."""
-        defaults = asdict(type(self)(self.data))
-        return {n: v for n, v in asdict(self).items() if n != "data" and v != defaults[n]}
+    def _more(self) -> dict[str, Any]:
+        return {
+            "transform": self.transform or (),
+            "features": self.features or None,
+            "exclude_features": self.exclude_features or None,
+        }
 
 
 def split(names: str | None) -> list[str] | None:
@@ -135,24 +150,38 @@ def _secret(value: Any) -> str | None:
 
 
 def on_table(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, whose first parameter takes them, the options of TableOptions."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    kinds = get_type_hints(TableOptions, include_extras=True)
-    kinds |= get_type_hints(command, include_extras=True)
-    theirs = inspect.signature(TableOptions).parameters.values()
-    names = [field.name for field in fields(TableOptions)]
+    """Give a command the options of a table, in place of its parameter ``table``.
+
+    That is a StoreOptions or a TableOptions; ``Annotated[..., typer.Option(...)]`` tells how DATA
+    is given there, and with ``| None`` it may be left out.
+    """
+    own = inspect.signature(command).parameters
+    hints = get_type_hints(command, include_extras=True)
+    table, *said = (
+        get_args(hints["table"]) if get_origin(hints["table"]) is Annotated else [hints["table"]]
+    )
+    optional = type(None) in get_args(table)
+    kind: type[StoreOptions] = get_args(table)[0] if optional else table
+    kinds = {**hints, **get_type_hints(kind, include_extras=True)}
+    names = [field.name for field in fields(kind)]
+    theirs = dict(inspect.signature(kind).parameters)
+    if said:
+        kinds["data"] = Annotated[str | None if optional else str, *said]
+    if optional:
+        theirs["data"] = theirs["data"].replace(default=None)
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        table = TableOptions(**{name: given.pop(name) for name in names})
-        command(table, **given)
+        typed = {name: given.pop(name) for name in names}
+        command(table=None if typed["data"] is None else kind(**typed), **given)
 
+    parameters = [p for q in own.values() for p in (theirs.values() if q.name == "table" else [q])]
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kinds[p.name])
-            for p in [*theirs, *own]
+            for p in parameters
         ]
     )
-    run.__annotations__ = {p: kinds[p] for p in [*names, *(q.name for q in own)]}
+    run.__annotations__ = {p.name: kinds[p.name] for p in parameters}
     del run.__wrapped__
     return run

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.output import new_output
 
 NEEDED = ("matplotlib", "jinja2")
@@ -73,11 +73,7 @@ def report(
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise RequestError(
-            "missing_library",
-            f"A report is made with {' and '.join(missing)}, which this Python lacks.",
-            'Install it: pip install "kmufs-stream[report]"',
-        )
+        raise missing_library(" and ".join(missing), "A report", "report")
     sources = [results] if isinstance(results, str | os.PathLike) else list(results)
     if not sources:
         raise RequestError("bad_option", "No result is given.", "Give one or more.")

@@ -19,6 +19,7 @@ from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import orient_columns
 from kmufs_stream.measures import effective_rank, mean_correlation
+from kmufs_stream.places import Place, place_of, zarr_root
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, plain
@@ -144,12 +145,13 @@ def read(source: str | os.PathLike[str], name: str) -> Result | Trials:
 
     Raises RequestError for anything else.
     """
-    place = os.fspath(source)
-    if place.lower().endswith(TABLES) and Path(place).is_file():
-        return _trials(place, name)
+    path = os.fspath(source)
+    if path.lower().endswith(TABLES) and Path(path).is_file():
+        return _trials(path, name)
+    place = place_of(path)
     root, every = read_selection(place)
     with opened_quietly():
-        noted = xr.open_zarr(place, group="diagnostics", chunks=None).load()
+        noted = xr.open_zarr(zarr_root(place), group="diagnostics", chunks=None).load()
     attrs = root.attrs
     selected = root["feature_index"].values.astype(np.int64)
     dim = str(every["score"].dims[0])
@@ -205,7 +207,7 @@ def _redundancy(
     )
 
 
-def _view(place: str, root: xr.Dataset, k: int) -> View | None:
+def _view(place: Place, root: xr.Dataset, k: int) -> View | None:
     """A sample of the rows, where the result holds data, standardised within the sample."""
     names = list(root.data_vars)
     if not names:

@@ -12,7 +12,7 @@ from kmufs_stream.factor import (
     orient_columns,
 )
 from kmufs_stream.screening import Standardised, Standardiser
-from kmufs_stream.streaming.kernels import Gaps, GramState
+from kmufs_stream.streaming.kernels import Gaps, GramState, Moments
 from kmufs_stream.streaming.scaling import Scaling
 
 
@@ -28,7 +28,13 @@ def leading_of_gram(
     values, components, residuals = leading_eigenpairs(correlation, r)
     singular_values = np.sqrt(features.samples * values)
     return Leading.of_one_read(
-        features, components, singular_values, residuals, scaling.precision, correlation
+        features,
+        components,
+        singular_values,
+        residuals,
+        scaling.precision,
+        correlation,
+        None if state.gaps is None else _about_mean(state, state.gaps, scaling),
     )
 
 
@@ -59,14 +65,73 @@ def _fill_gaps(state: GramState, gaps: Gaps) -> NDArray[np.float64]:
 
     (b + V m)^T (b + V m) = b^T b + m V^T b + (m V^T b)^T + m V^T V m, with m diagonal.
     """
-    mean = state.moments.total / np.maximum(state.moments.present, 1)
-    gaps.values *= mean[:, None]
-    gaps.counts *= mean
-    for row, values, counts, m in zip(state.scatter, gaps.values, gaps.counts, mean, strict=True):
-        row += values
-        row += m * counts
-    state.scatter += gaps.values.T
+    mean, scatter = _mean(state.moments), state.scatter
+    for i in np.flatnonzero(state.moments.missing):
+        filled = mean[i] * gaps.values[i]
+        scatter[i] += filled
+        scatter[i] += mean[i] * (gaps.counts[i] * mean)
+        scatter[:, i] += filled
     return mean
+
+
+def _mean(moments: Moments) -> NDArray[np.float64]:
+    """(p,) means of what is not missing, 0 where all is, as shifted and scaled."""
+    mean: NDArray[np.float64] = moments.total / np.maximum(moments.present, 1)
+    return mean
+
+
+def _about_mean(state: GramState, gaps: Gaps, scaling: Scaling) -> Gaps:
+    """The gaps as a factor keeps them: V^T (x - mean), of the features that have any.
+
+    V^T (b - m) where values are there is V^T b - V^T (1 - V) m, with m diagonal.
+    """
+    mean, missing = _mean(state.moments), state.moments.missing
+    where = np.flatnonzero(missing)
+    values = gaps.values[where]
+    for row, counts, m in zip(values, gaps.counts[where], missing[where], strict=True):
+        row -= (m - counts) * mean
+    values *= scaling.scale
+    return Gaps(values, gaps.counts[np.ix_(where, where)])
+
+
+def state_of(leading: Leading, scaling: Scaling) -> GramState:
+    """The merged state that a factor with its correlation matrix was made from, to rounding.
+
+    Parameters
+    ----------
+    scaling : shift and scale to have it in, of the features asked for; its unsure ones are those
+        that are constant or have no value.
+
+    Of features left out for other reasons the variances come back, not their products with other
+    features. O(p^2), four matrices of p^2, and three more with gaps.
+    """
+    assert leading.correlation is not None
+    features = leading.features.of_asked()
+    n, usable, missing = features.samples, features.usable, features.missing
+    away = np.nan_to_num((features.mean - scaling.shift) / scaling.scale)
+    spread = np.nan_to_num(features.std) / scaling.scale
+    scatter = np.diag(n * spread**2)
+    scatter[np.ix_(usable, usable)] = (
+        leading.correlation * spread[usable] * (n * spread[usable, None])
+    )
+    gaps = None
+    if leading.gaps is None:
+        scatter += n * away * away[:, None]
+    else:
+        # x - shift is x - mean + (1 - V) away, and the sums of x - mean are 0.
+        where = np.flatnonzero(missing)
+        gaps = Gaps(np.zeros_like(scatter), np.zeros_like(scatter))
+        gaps.counts[np.ix_(where, where)] = leading.gaps.counts
+        gaps.values[where] = leading.gaps.values / scaling.scale
+        crossed = away[:, None] * gaps.values
+        scatter -= crossed
+        scatter -= crossed.T
+        scatter += (n - missing - missing[:, None] + gaps.counts) * away * away[:, None]
+        gaps.values += (missing[:, None] - gaps.counts) * away
+    value = features.mean[scaling.unsure]
+    infinite = np.zeros_like(missing)
+    moments = Moments(n, (n - missing) * away, value, value, missing, infinite)
+    return GramState(moments, scatter, gaps)
 
 
 def leading_eigenpairs(

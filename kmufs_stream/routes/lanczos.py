@@ -173,6 +173,7 @@ def lanczos(
         last_change=change,
         passes=passes,
         correlation=None,
+        gaps=None,
     )
 
 

@@ -20,7 +20,7 @@ from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.convertible import refuse_convertible
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset
-from kmufs_stream.sources.restrict import ask_features, keep_samples, samples_where
+from kmufs_stream.sources.restrict import ask_features, samples_meeting
 from kmufs_stream.sources.stacking import Names
 from kmufs_stream.sources.store import open_array, open_store
 from kmufs_stream.sources.sturdy import RETRIES
@@ -101,7 +101,7 @@ def open_matrix(
         matrix = labelled(matrix, feature_labels)
     matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
     if where is not None:
-        matrix = keep_samples(matrix, samples_where(matrix, where))
+        matrix = samples_meeting(matrix, where)
     return ask_features(matrix, features, exclude_features)
 
 

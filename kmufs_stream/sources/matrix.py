@@ -115,6 +115,7 @@ class Matrix:
     sparsity : of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
     held_bytes : memory that the source itself takes, while open or once it is read.
     transforms : what ``rows.read`` has applied to the stored values, in this order.
+    where : the condition that its samples meet, where one was asked for.
     feature_table : where an AnnData store keeps what it knows of the features.
     place : of the store that holds the data, or None.
     """
@@ -145,6 +146,7 @@ class Matrix:
     sparsity: Sparsity | None = None
     held_bytes: int = 0
     transforms: tuple[str, ...] = ()
+    where: str = ""
     feature_table: str | None = None
     place: Place | None = None
 
@@ -262,6 +264,14 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
     if feature_dim in along:
         along = [feature_dim]
     return decoded_values(frame[along[0]].variable) if len(along) == 1 else None
+
+
+def feature_texts(matrix: Matrix) -> NDArray[np.object_] | None:
+    """The names of the features as text, or None: what tables are matched by."""
+    if matrix.labels is None:
+        return None
+    texts = (str(plain(label)) for label in matrix.labels)
+    return np.fromiter(texts, dtype=object, count=len(matrix.labels))
 
 
 def labelled(matrix: Matrix, coordinate: str) -> Matrix:

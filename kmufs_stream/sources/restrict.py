@@ -85,11 +85,16 @@ def _inventory(of_all: Callable[[], list[str]], index: NDArray[np.int64]) -> lis
     return [describe([metadata, len(index), zlib.crc32(index.tobytes())]), *chunks]
 
 
-def samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
-    """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces.
+def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
+    """The matrix of the samples whose coordinates meet a condition.
 
     Raises RequestError for conditions that make no sense, or that no sample meets.
     """
+    return replace(keep_samples(matrix, _samples_where(matrix, condition)), where=condition)
+
+
+def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
+    """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces."""
     frame, dim, n = matrix.frame, matrix.sample_dim, matrix.shape[0]
     along = [str(c) for c in frame.coords if frame[c].dims == (dim,)]
     used = [name for name in along if name in condition]

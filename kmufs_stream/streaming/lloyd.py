@@ -21,17 +21,25 @@ class Standard:
 
     Attributes
     ----------
-    mean, std : (p,) float64; a feature whose std is 0 becomes 0 and so counts for nothing.
+    mean, std : (p,) float64; a feature whose std is 0 becomes 0 and so counts for nothing, and
+        so does a value that is missing.
     """
 
     mean: Float
     std: Float
 
+    def of(self, columns: NDArray[np.int64]) -> Standard:
+        """That of some of the features."""
+        return Standard(self.mean[columns], self.std[columns])
+
     def rows(self, values: NDArray[Any]) -> Float:
         """(x - mean) / std, (rows, p) float64."""
         inverse = np.divide(1.0, self.std, where=self.std > 0, out=np.zeros(len(self.std)))
         standardised: Float = np.subtract(values, self.mean, dtype=np.float64)
-        standardised *= inverse
+        with np.errstate(invalid="ignore"):  # infinite values of features that count for nothing
+            standardised *= inverse
+        if values.dtype.kind == "f":
+            standardised[np.isnan(standardised)] = 0.0
         return standardised
 
     def slabs(self, values: NDArray[Any]) -> Iterator[tuple[int, Float]]:

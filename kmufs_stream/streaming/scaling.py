@@ -70,15 +70,27 @@ class Scaling:
         rows[~ok] = 0.0
         peak = power_of_two(np.abs(rows).max(axis=0, initial=0.0))
         std = np.sqrt(((rows / peak) ** 2).sum(axis=0) / count) * peak
-        exact = probe.dtype.type if probe.dtype.kind == "f" else np.rint
-        shift = np.asarray(exact(mean * unit), dtype=np.float64)
         # Not std > 0: the mean of equal values may be off by rounding.
         one = probe[ok.argmax(axis=0), np.arange(probe.shape[1])]
         varies = ((probe != one) & ok).any(axis=0) & (std > 0)
-        std *= unit
+        std = np.where(varies, std * unit, 0.0)
+        return cls.about(mean * unit, std, np.flatnonzero(~varies), probe.dtype, precision)
+
+    @classmethod
+    def about(
+        cls,
+        mean: NDArray[np.float64],
+        std: NDArray[np.float64],
+        unsure: NDArray[np.int64],
+        dtype: np.dtype[Any],
+        precision: Precision,
+    ) -> Scaling:
+        """For data of ``dtype`` near these means and deviations; where they are 0 or NaN, any."""
+        exact = dtype.type if dtype.kind == "f" else np.rint
+        shift = np.asarray(exact(np.nan_to_num(mean)), dtype=np.float64)
         limit = 2.0**120 if precision == "float32" else 2.0**1000
-        scale = np.clip(power_of_two(np.where(varies, std, 1.0)), 1 / limit, limit)
-        return cls(shift, scale, np.flatnonzero(~varies), precision)
+        scale = np.clip(power_of_two(np.where(std > 0, std, 1.0)), 1 / limit, limit)
+        return cls(shift, scale, unsure, precision)
 
     def centred(self, mean: NDArray[np.float64]) -> Scaling:
         """Shifted by the mean, as near as the precision holds it: what is missing then is 0."""

@@ -47,7 +47,7 @@ def files(folder: Path) -> None:
     write_bare(folder / "wide.zarr", planted(400, 120), chunks=(400, 10))
     Path("kmufs-demo").mkdir()
     write_digits(folder / "kmufs-demo/digits.zarr")
-    shutil.copytree("kmufs-demo/digits.zarr", "new.zarr")
+    shutil.copytree("kmufs-demo/digits.zarr", "new.zarr", copy_function=shutil.copy)
 
     genes = [f"g{i}" for i in range(240)]
     counts = sparse.csr_matrix(rng.poisson(0.7, (300, 240)).astype(np.float32))

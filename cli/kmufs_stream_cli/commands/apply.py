@@ -8,27 +8,19 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import split, storage_options
+from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
 
 
+@on_table
 def apply(
     result: Annotated[
         str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
     ],
-    data: Annotated[
-        str, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
+    table: Annotated[
+        StoreOptions, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
     ],
     out: Annotated[str, typer.Option("--out", metavar="PATH", help="Store to write.")],
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dims: options.SampleDims = None,
-    feature_dims: options.FeatureDims = None,
-    layer: options.Layer = None,
-    raw: options.Raw = False,
-    feature_labels: options.FeatureLabels = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
-    storage_option: options.StorageOption = None,
     threads: options.Threads = None,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
@@ -42,30 +34,16 @@ def apply(
     By position where there are no labels; the numbers of features then have to agree.
     """
     from kmufs_stream import apply as run
-    from kmufs_stream import open_matrix
 
-    stores = storage_options(storage_option)
-    matrix = open_matrix(
-        data,
-        variable=variable,
-        group=group,
-        sample_dims=split(sample_dims),
-        feature_dims=split(feature_dims),
-        layer=layer,
-        raw=raw,
-        feature_labels=feature_labels,
-        fill_missing_chunks=fill_missing_chunks,
-        storage_options=stores,
-    )
     with shown(log=log, quiet=quiet) as progress:
         done = run(
             result,
-            matrix,
+            table.open(),
             out=out,
             overwrite=overwrite,
             memory=memory,
             threads=threads,
-            storage_options=stores,
+            storage_options=table.storage_options(),
             command=typed(),
             progress=progress,
         )

@@ -13,7 +13,7 @@ from kmufs_stream_cli.table import TableOptions, on_table
 from kmufs_stream_cli.typed import typed
 
 if TYPE_CHECKING:
-    from kmufs_stream import Factor, Matrix
+    from kmufs_stream import Factor
 
 SPECTRUM = 10  # components that are shown
 H = 100  # features in the example of what to type next
@@ -78,11 +78,11 @@ def decompose(
             command=typed(),
             progress=progress,
         )
-    summary = _summary(factor, matrix, k, out, time.perf_counter() - began)
+    summary = summary_of(factor, out, time.perf_counter() - began)
     if json:
         show.as_json(summary)
     else:
-        _show(factor, matrix, summary)
+        show_factor(factor, summary)
         again = show.command(
             "select",
             table.data,
@@ -94,14 +94,14 @@ def decompose(
         show.next_commands(show.console(), again)
 
 
-def _summary(factor: Factor, matrix: Matrix, k: int, out: str, seconds: float) -> dict[str, Any]:
+def summary_of(factor: Factor, out: str, seconds: float) -> dict[str, Any]:
     """The factor in plain JSON types."""
     from kmufs_stream import __version__
     from kmufs_stream.streaming.memory import peak_memory
 
     features = factor.features
     return {
-        "k": k,
+        "k": factor.k,
         "components": len(factor.singular_values),
         "rank": factor.rank,
         "singular_values": factor.singular_values.tolist(),
@@ -113,7 +113,7 @@ def _summary(factor: Factor, matrix: Matrix, k: int, out: str, seconds: float) -
         "settled": factor.settled,
         "score_error": factor.score_error,
         "samples": features.samples,
-        "features": matrix.shape[1],
+        "features": len(features.mean),
         "usable": len(features.usable),
         "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
         "output": out,
@@ -123,11 +123,12 @@ def _summary(factor: Factor, matrix: Matrix, k: int, out: str, seconds: float) -
     }
 
 
-def _show(factor: Factor, matrix: Matrix, summary: dict[str, Any]) -> None:
+def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed") -> None:
+    """What the factor is, and what it took."""
     out = show.console()
     show.line(
         out,
-        f"Decomposed {summary['samples']:,} samples x {summary['features']:,} features into "
+        f"{what} {summary['samples']:,} samples x {summary['features']:,} features into "
         f"{summary['components']:,} components.",
         "bold",
     )
@@ -140,7 +141,7 @@ def _show(factor: Factor, matrix: Matrix, summary: dict[str, Any]) -> None:
         out,
         [
             ("rank", f"{summary['rank']:,}: select takes --k up to this"),
-            ("excluded", show.excluded(summary["excluded"], show.names(factor, matrix))),
+            ("excluded", show.excluded(summary["excluded"], show.names(factor))),
             ("reads", str(summary["passes"])),
             *show.took(summary),
             ("output", summary["output"]),

@@ -8,7 +8,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import split, storage_options
+from kmufs_stream_cli.table import StoreOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Evaluation
@@ -18,6 +18,7 @@ SHOWN = 10  # features
 MEASURES = "K-means"
 
 
+@on_table
 def evaluate(
     result: Annotated[
         str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
@@ -30,21 +31,15 @@ def evaluate(
             help="Variable along the samples, of RESULT or of --data, that holds their classes.",
         ),
     ] = None,
-    data: Annotated[
-        str | None,
+    table: Annotated[
+        StoreOptions | None,
         typer.Option(
             "--data",
             metavar="DATA",
             help="The table that was selected from: for the cost on all features, and for a "
-            "RESULT that holds no data.",
+            "RESULT that holds no data. Transforms and --where are known from RESULT.",
         ),
     ] = None,
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dims: options.SampleDims = None,
-    feature_dims: options.FeatureDims = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
-    storage_option: options.StorageOption = None,
     k: Annotated[
         int | None,
         typer.Option("--k", help="Clusters; those of RESULT by default.", rich_help_panel=MEASURES),
@@ -70,31 +65,18 @@ def evaluate(
     other. This machine does it all: clusters of machines are for select and decompose.
     """
     from kmufs_stream import evaluate as run
-    from kmufs_stream import open_matrix
 
-    stores = storage_options(storage_option)
-    table = None
-    if data is not None:
-        table = open_matrix(
-            data,
-            variable=variable,
-            group=group,
-            sample_dims=split(sample_dims),
-            feature_dims=split(feature_dims),
-            fill_missing_chunks=fill_missing_chunks,
-            storage_options=stores,
-        )
     with shown(log=log, quiet=quiet) as progress:
         found = run(
             result,
             labels=labels,
-            data=table,
+            data=None if table is None else table.open(),
             k=k,
             starts=starts,
             seed=seed,
             memory=memory,
             threads=threads,
-            storage_options=stores,
+            storage_options=None if table is None else table.storage_options(),
             progress=progress,
         )
     if json:

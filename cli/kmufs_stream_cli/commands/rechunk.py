@@ -8,19 +8,22 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import split, storage_options
+from kmufs_stream_cli.table import StoreOptions, on_table
 
 
+@on_table
 def rechunk(
-    data: options.Data,
+    table: StoreOptions,
     out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
-    variable: options.Variable = None,
-    group: options.Group = None,
-    sample_dims: options.SampleDims = None,
-    feature_dims: options.FeatureDims = None,
-    fill_missing_chunks: options.FillMissingChunks = False,
-    storage_option: options.StorageOption = None,
     memory: options.Memory = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on from what an earlier run has left in OUT.checkpoint.",
+            rich_help_panel=options.RESOURCES,
+        ),
+    ] = False,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     log: options.Log = False,
@@ -31,26 +34,16 @@ def rechunk(
 
     For stores whose chunks span all rows, or one feature each.
     """
-    from kmufs_stream import open_matrix
     from kmufs_stream import rechunk as run
 
-    stores = storage_options(storage_option)
-    matrix = open_matrix(
-        data,
-        variable=variable,
-        group=group,
-        sample_dims=split(sample_dims),
-        feature_dims=split(feature_dims),
-        fill_missing_chunks=fill_missing_chunks,
-        storage_options=stores,
-    )
     with shown(log=log, quiet=quiet) as progress:
         done = run(
-            matrix,
+            table.open(),
             out,
             memory=memory,
+            resume=resume,
             overwrite=overwrite,
-            storage_options=stores,
+            storage_options=table.storage_options(),
             progress=progress,
         )
     if json:

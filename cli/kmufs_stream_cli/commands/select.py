@@ -212,7 +212,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
             + ("" if summary["solver"] == "exact" else " (--solver exact attains it)"),
         ),
         ("solver", _ending(summary)),
-        ("excluded", show.excluded(summary["excluded"], show.names(result.factor, result.matrix))),
+        ("excluded", show.excluded(summary["excluded"], show.names(result.factor))),
     ]
     if result.matrix.hint is not None:
         rows.append(("shape", result.matrix.hint))

@@ -1,0 +1,85 @@
+"""Features of a table found by their labels, wherever they stand there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.sources import Matrix, Rows
+from kmufs_stream.sources.matrix import feature_texts
+
+NAMED = 5  # of the features that are missing
+Matched = Literal["label", "position"]
+
+
+def find_features(
+    wanted: NDArray[np.int64], theirs: Sequence[str] | None, count: int, matrix: Matrix, whose: str
+) -> tuple[NDArray[np.int64], Matched]:
+    """The columns of ``matrix`` that the wanted features of another table are, and by what. O(p).
+
+    Parameters
+    ----------
+    wanted : (h,) int64, indices of features of the other table.
+    theirs : its labels, as text, or None.
+    count : its features.
+    whose : what the other table is called.
+
+    By position where either has no labels. Raises RequestError for another number of features
+    then, else for labels that are missing or not unique.
+    """
+    ours = feature_texts(matrix)
+    if theirs is None or ours is None:
+        if count != matrix.shape[1]:
+            raise RequestError(
+                "wrong_features",
+                f"{whose} was made from {count} features, {matrix.source} has "
+                f"{matrix.shape[1]}, and there are no labels to match them by.",
+                "Name the features of both, or give data with the same features in this order.",
+            )
+        return wanted, "position"
+    if list(theirs) == list(ours):  # labels may then repeat
+        return wanted, "label"
+    labels = [theirs[i] for i in wanted]
+    place = {label: i for i, label in enumerate(ours)}
+    refuse("missing_features", [label for label in labels if label not in place], "lacks", matrix)
+    times, before = Counter(ours), Counter(theirs)
+    twice = [label for label in labels if times[label] > 1 or before[label] > 1]
+    refuse("ambiguous_features", twice, f"or {whose} repeats", matrix)
+    return np.array([place[label] for label in labels], np.int64), "label"
+
+
+def refuse(code: str, labels: Sequence[str], what: str, matrix: Matrix) -> None:
+    """Name the first of the labels that ``matrix`` lacks or has too many, if there are any."""
+    if not labels:
+        return
+    first = ", ".join(map(repr, labels[:NAMED])) + (", ..." if len(labels) > NAMED else "")
+    raise RequestError(
+        code,
+        f"{matrix.source} {what} {len(labels)} of the features: {first}.",
+        "Give data that hold each of them once; --feature-labels chooses other names.",
+    )
+
+
+@dataclass(frozen=True)
+class ReorderedRows:
+    """Rows whose columns stand in another order."""
+
+    rows: Rows
+    order: NDArray[np.int64]
+
+    def read(self, start: int, stop: int) -> Any:
+        """See Rows."""
+        return self.rows.read(start, stop)[:, self.order]
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows; the source is asked in ascending order."""
+        wanted = self.order[columns]
+        ascending = np.argsort(wanted)
+        taken = self.rows.take(start, stop, wanted[ascending])
+        return taken[:, np.argsort(ascending)]

@@ -1,0 +1,272 @@
+"""Rows added to a factor: only they are read, and the merged state is decomposed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream import blas
+from kmufs_stream.decomposition import (
+    LanczosOptions,
+    check_k,
+    check_rank,
+    check_spread,
+    inputs_of,
+    plan_for,
+)
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import Factor, RowSample
+from kmufs_stream.factor_store import load_factor, save_factor
+from kmufs_stream.identity import added_rows, check_unchanged, digest_of_chunks
+from kmufs_stream.matching import ReorderedRows, find_features, refuse
+from kmufs_stream.output import check_output
+from kmufs_stream.places import PlaceLike, name_of, place_of
+from kmufs_stream.progress import SILENT, Progress, Started
+from kmufs_stream.reader import Reader
+from kmufs_stream.routes.gram import leading_of_gram, state_of
+from kmufs_stream.screening import (
+    ALL_MISSING,
+    CONSTANT,
+    LOW_STD,
+    RARE,
+    Standardised,
+    standardise,
+)
+from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.matrix import feature_texts
+from kmufs_stream.sources.transforms import transformed
+from kmufs_stream.streaming.kernels import Gram
+from kmufs_stream.streaming.plan import Demand, Plan
+from kmufs_stream.streaming.sample import sample_index, sample_size
+from kmufs_stream.streaming.scaling import Precision, Scaling, read_probe
+from kmufs_stream.streaming.sparse import SparseGram
+
+
+def update(
+    factor: Factor | PlaceLike,
+    data: Any,
+    *,
+    out: PlaceLike | None = None,
+    overwrite: bool = False,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    command: str | None = None,
+    progress: Progress = SILENT,
+) -> Factor:
+    """The factor of the rows that a factor was made from, followed by those of ``data``.
+
+    Parameters
+    ----------
+    factor : one made by ``gram``, or where it is stored.
+    data : (m, p), whatever :func:`kmufs_stream.open_matrix` opens, with the same features: in any
+        order where labels name them. The factor's transforms, features that take part, and what
+        becomes of missing values and rare features are those of the new rows too.
+    out, overwrite, command : where to store the result; see :func:`kmufs_stream.save_factor`.
+    memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
+
+    Equal, to rounding, to the factor of all rows together; its row sample holds the same rows.
+
+    Raises
+    ------
+    RequestError : a factor without its Gram matrix, other features, wider numbers than before,
+        rows that are in it already, or before which a feature was left out that has to take part
+        with them; whatever :func:`kmufs_stream.decompose` refuses.
+    BrokenError : a chunk is missing or cannot be read.
+
+    Reads ``data`` once, the older rows never. O(m p^2 + p^3).
+    """
+    matrix = open_matrix(data, storage_options=storage_options)
+    inputs = inputs_of(matrix)
+    target = None if out is None else place_of(out, storage_options)
+    if not isinstance(factor, Factor):
+        source = place_of(factor, storage_options)
+        if target is None or name_of(target) != name_of(source):
+            inputs.append(source)
+        factor = load_factor(source)
+    if target is not None:
+        check_output(target, inputs, overwrite=overwrite)
+    if factor.correlation is None:
+        raise RequestError(
+            "not_incremental",
+            f"The factor was made by {factor.method}, which keeps no sums that could go on.",
+            "Make it with decompose --method gram, or decompose all rows again.",
+        )
+    if not factor.fingerprint:
+        raise RequestError(
+            "not_incremental",
+            "The factor was made of batches in memory, and does not know what they were.",
+            "Give further rows to partial_fit() too, or decompose all rows again.",
+        )
+    matrix = _with_features_of(factor, matrix)
+    updated = _added(factor, matrix, memory, threads, progress)
+    if target is not None:
+        progress(Started("writing"))
+        save_factor(updated, target, overwrite=overwrite, command=command)
+    return updated
+
+
+def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
+    """The new rows with the factor's transforms, and its features in its order."""
+    features, p = factor.features, len(factor.features.mean)
+    names = factor.fingerprint["transforms"]
+    if not matrix.transforms and names != "none":
+        matrix = transformed(matrix, names.split(", "))
+    elif (", ".join(matrix.transforms) or "none") != names:
+        raise RequestError(
+            "wrong_data",
+            f"The factor was made with the transforms: {names}; the new rows are opened with: "
+            f"{', '.join(matrix.transforms)}.",
+            "Leave out --transform: the factor's are applied.",
+        )
+    if not np.can_cast(matrix.dtype, factor.sample.values.dtype, "safe"):
+        raise RequestError(
+            "wrong_data",
+            f"The new rows are {matrix.dtype}, which the factor's {factor.sample.values.dtype} "
+            "does not hold.",
+            "Store them in that dtype, or decompose all rows together.",
+        )
+    texts = factor.labels
+    order, matched = find_features(
+        np.arange(p), None if texts is None else list(texts), p, matrix, "The factor"
+    )
+    if matched == "label" and matrix.shape[1] > p:
+        ours, known = feature_texts(matrix), set(texts if texts is not None else ())
+        more = [label for label in ours if label not in known] if ours is not None else []
+        refuse("other_features", more, "has more features than the factor,", matrix)
+    if not np.array_equal(order, np.arange(p)):
+        labels = None if matrix.labels is None else matrix.labels[order]
+        rows = ReorderedRows(matrix.rows, order)
+        matrix = replace(matrix, rows=rows, labels=labels, stacked=True)
+    asked = features.asked
+    return replace(matrix, asked=asked if len(asked) < p else None)
+
+
+def _added(
+    factor: Factor,
+    matrix: Matrix,
+    memory: str | int | None,
+    threads: int | None,
+    progress: Progress,
+) -> Factor:
+    before, screening = factor.features, factor.screening
+    m, p = matrix.shape
+    if m == 0:
+        raise RequestError(
+            "too_few_samples", f"{matrix.source} has no samples to add.", "Give one or more."
+        )
+    k = factor.k
+    plan = _plan(factor, matrix, memory, threads)
+    pieces = digest_of_chunks(matrix)
+    belongs = added_rows(factor, matrix, read_probe(matrix))
+    scaling = _scaling(before.of_asked(), matrix, plan)
+    n = before.rows + m
+    sampled = sample_index(n, sample_size(n, p * factor.sample.values.dtype.itemsize))
+    kept = np.isin(factor.sample.index, sampled)
+    complete = None
+    if screening.missing == "drop-samples":
+        complete = np.ones(matrix.width, bool)
+        complete[before.of_asked().excluded.get(ALL_MISSING, [])] = False
+    reader = Reader(
+        matrix,
+        plan,
+        screening,
+        progress,
+        sampled=sampled[sampled >= before.rows] - before.rows,
+        complete=complete,
+    )
+    with blas.all_cores():
+        kernel = SparseGram if matrix.sparsity is not None else Gram
+        fresh = reader(kernel(scaling, note_gaps=screening.missing == "mean"))
+        state = state_of(factor, scaling).merged(fresh)
+        del fresh
+        single = "float32" in (factor.precision, plan.precision)
+        least: Precision = "float32" if single else "float64"
+        leading = leading_of_gram(
+            state,
+            replace(scaling, precision=least),
+            k,
+            partial(
+                standardise,
+                feature_name=lambda i: matrix.feature_name(int(before.asked[i])),
+                screening=screening,
+                nonzero=_sum(before.of_asked().nonzero, reader.nonzero),
+                dropped=np.concatenate([before.dropped, before.rows + reader.dropped]),
+            ),
+        )
+    features = leading.features.of_all(before.asked, p)
+    _check_returned(before, features, reader.complete, matrix)
+    if matrix.sparsity is not None:
+        check_spread(features, matrix.feature_name)
+    check_unchanged(matrix, pieces)
+    rows = reader.sample()
+    found = vars(leading) | {"features": features, "passes": reader.passes}
+    updated = replace(
+        factor,
+        **found,
+        sample=RowSample(
+            np.concatenate([factor.sample.index[kept], before.rows + rows.index]),
+            np.concatenate(
+                [factor.sample.values[kept], rows.values.astype(factor.sample.values.dtype)]
+            ),
+        ),
+        precision=least,
+        fingerprint=belongs,
+    )
+    check_k(k, len(features.usable), "usable features")
+    check_rank(k, updated)
+    return updated
+
+
+def _plan(factor: Factor, matrix: Matrix, memory: str | int | None, threads: int | None) -> Plan:
+    """That of a factor of the new rows, beside the old factor and the states made of it."""
+    squares = 4 if factor.gaps is None else 7
+    held = factor.nbytes + 2 * factor.sample.values.nbytes + squares * 8 * matrix.width**2
+    return plan_for(
+        replace(matrix, held_bytes=matrix.held_bytes + held),
+        factor.k,
+        Demand(method="gram", memory=memory, threads=threads, precision=factor.precision),
+        LanczosOptions(),
+        factor.screening,
+    )
+
+
+def _scaling(before: Standardised, matrix: Matrix, plan: Plan) -> Scaling:
+    """About the older rows; those of their features that never varied may be constant still."""
+    never = [before.excluded.get(reason, before.usable[:0]) for reason in (CONSTANT, ALL_MISSING)]
+    unsure = np.sort(np.concatenate(never))
+    mean = np.zeros_like(before.mean) if matrix.sparsity is not None else before.mean
+    return Scaling.about(mean, before.std, unsure, matrix.dtype, plan.precision)
+
+
+def _sum(a: NDArray[np.int64] | None, b: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    return None if a is None or b is None else a + b
+
+
+def _check_returned(
+    before: Standardised,
+    after: Standardised,
+    complete: NDArray[np.bool_] | None,
+    matrix: Matrix,
+) -> None:
+    """Refuse what the older rows, no longer there, would have to be read again for."""
+    lost = {reason: before.excluded.get(reason, before.usable[:0]) for reason in (LOW_STD, RARE)}
+    lost = {reason: np.intersect1d(i, after.usable) for reason, i in lost.items()}
+    if complete is not None:
+        valued = np.union1d(after.usable, before.asked[complete])
+        lost[ALL_MISSING] = np.intersect1d(before.excluded.get(ALL_MISSING, ()), valued)
+    for reason, index in lost.items():
+        if len(index):
+            raise RequestError(
+                "feature_returned",
+                f"{matrix.feature_name(int(index[0]))} was left out of the factor as "
+                f"{reason.replace('_', ' ')}, and with the new rows it no longer is "
+                f"({len(index)} such features): what it has to do with the others in the older "
+                "rows is not in the factor.",
+                "Decompose all rows together.",
+            )

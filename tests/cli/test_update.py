@@ -1,0 +1,72 @@
+"""kmufs-stream update: rows that are added to a factor from the command line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Run
+from helpers import labelled, planted, write_xarray
+
+from kmufs_stream import decompose, load_factor, open_matrix
+
+Cli = Callable[..., Run]
+ARRAY = labelled(np.abs(planted(300, 12)))
+
+
+@pytest.fixture
+def parts(folder: Path) -> Path:
+    """Three stores of the same features, and a factor of the first, of log1p of some features."""
+    for name, rows in (("a", slice(150)), ("b", slice(150, 220)), ("c", slice(220, None))):
+        write_xarray(folder / f"{name}.zarr", ARRAY[rows], chunks=(40, 12))
+    return folder
+
+
+def test_the_factor_grows_where_it_is(cli: Cli, parts: Path) -> None:
+    asked = ("--transform", "log1p", "--exclude-features", "gene 3 *", "--missing", "mean")
+    assert cli("decompose", "a.zarr", "--k", 3, "--out", "f.zarr", *asked).code == 0
+    done = cli("update", "f.zarr", "--with", "b.zarr", "--json")
+    assert (done.code, done.err) == (0, "")
+    summary = done.json()
+    assert (summary["samples"], summary["samples_added"]) == (220, 70)
+    assert (summary["output"], summary["passes"]) == ("f.zarr", 1)
+    assert summary["excluded"] == {"not_asked": [3]}
+    done = cli("update", "f.zarr", "--with", "c.zarr", "--out", "all.zarr")
+    assert done.code == 0
+    assert "Added 80 samples, decomposed 300 samples x 12 features" in done.words()
+    whole = decompose(open_matrix(ARRAY, transform="log1p", exclude_features="gene 3 *"), 3)
+    for name, samples in (("f.zarr", 220), ("all.zarr", 300)):
+        assert load_factor(name).features.samples == samples
+    found = load_factor("all.zarr").singular_values
+    np.testing.assert_allclose(found, whole.singular_values, rtol=1e-9)
+    command = shlex.split(done.out.splitlines()[-1])
+    assert command[:3] == ["kmufs-stream", "sweep", "all.zarr"]
+    assert cli(*command[1:]).code == 0
+
+
+def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
+    assert cli("decompose", "a.zarr", "--k", 3, "--out", "f.zarr").code == 0
+    before = load_factor("f.zarr")
+    write_xarray(parts / "other.zarr", ARRAY[:, 1:])
+    for arguments, said in [
+        (("--with", "a.zarr"), "in the factor already"),
+        (("--with", "other.zarr"), "lacks 1 of the features: 'gene 0 é'"),
+        (("--with", "none.zarr"), "does not exist"),
+        (("--with", "b.zarr", "--out", "a.zarr"), "The output a.zarr exists"),
+        (("--with", "b.zarr", "--out", "b.zarr"), "is the input b.zarr"),
+        (("--with", "b.zarr", "--where", "depth > 9"), "No sample"),
+        ((), "--with"),
+    ]:
+        done = cli("update", "f.zarr", *arguments)
+        assert done.code == 2
+        assert said in " ".join(done.err.split())
+    assert cli("update", "a.zarr", "--with", "b.zarr").code == 2
+    assert load_factor("f.zarr").features.samples == before.features.samples
+    assert cli("decompose", "a.zarr", "--k", 3, "--out", "g.zarr", "--method", "tsqr").code == 0
+    done = cli("update", "g.zarr", "--with", "b.zarr")
+    assert done.code == 2
+    assert "was made by tsqr" in done.err
+    assert "--method gram" in done.err

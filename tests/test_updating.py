@@ -1,0 +1,295 @@
+"""Rows added to a factor: what comes out is the factor of all rows together."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import xarray as xr
+from anndata import AnnData
+from helpers import counted, every_score, labelled, planted, write_bare, write_xarray
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sources.anndata_stores import write_zarr3
+
+from kmufs_stream import (
+    BrokenError,
+    Factor,
+    KMeansUFS,
+    RequestError,
+    Screening,
+    decompose,
+    load_factor,
+    open_matrix,
+    save_factor,
+    select,
+    update,
+)
+from kmufs_stream.streaming import sample
+
+K = 3
+
+
+def assert_same(found: Factor, whole: Factor, rtol: float = 1e-9) -> None:
+    """Equal to rounding; what counts rows and features, exactly."""
+    ours, theirs = found.features, whole.features
+    assert ours.samples == theirs.samples
+    for name in ("usable", "missing", "dropped"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), name)
+    assert {r: i.tolist() for r, i in ours.excluded.items()} == {
+        r: i.tolist() for r, i in theirs.excluded.items()
+    }
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=rtol, atol=1e-9)
+    np.testing.assert_allclose(ours.std, theirs.std, rtol=rtol, atol=1e-12)
+    np.testing.assert_allclose(found.singular_values, whole.singular_values, rtol=rtol)
+    np.testing.assert_allclose(found.correlation, whole.correlation, atol=10 * rtol)
+    np.testing.assert_allclose(every_score(found, K), every_score(whole, K), atol=10 * rtol)
+    np.testing.assert_array_equal(found.sample.index, whole.sample.index)
+    assert found.sample.values.dtype == whole.sample.values.dtype
+    np.testing.assert_array_equal(found.sample.values, whole.sample.values)
+    assert found.precision == whole.precision
+    if whole.gaps is not None:
+        assert found.gaps is not None
+        np.testing.assert_array_equal(found.gaps.counts, whole.gaps.counts)
+        np.testing.assert_allclose(found.gaps.values, whole.gaps.values, atol=1e5 * rtol)
+
+
+def in_steps(table: Any, cuts: list[int], **options: Any) -> Factor:
+    """The factor of the first rows, to which the others are added run by run."""
+    factor = decompose(table[: cuts[0]], K, **options)
+    for a, b in zip(cuts, [*cuts[1:], len(table)], strict=True):
+        factor = update(factor, table[a:b])
+    return factor
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    n=st.integers(50, 300),
+    p=st.integers(7, 12),
+    cuts=st.lists(st.floats(0.3, 0.9), min_size=1, max_size=3),
+    dtype=st.sampled_from(["f8", "f4", "i2", "u1"]),
+    far=st.sampled_from([0.0, 1.0, 100.0]),
+    seed=st.integers(0, 1000),
+)
+def test_equal_to_a_factor_of_everything(
+    n: int, p: int, cuts: list[float], dtype: str, far: float, seed: int
+) -> None:
+    table = planted(n, p, seed=seed) * 10 + 60
+    table[n // 2 :] += far  # the new rows lie elsewhere
+    table[:, 1] = 7  # constant throughout
+    table[: n // 2, 2] = 7  # at first
+    table = table.clip(0, 250).astype(dtype)
+    places = sorted({int(c * n) for c in cuts})
+    single = dtype != "f8"
+    assert_same(in_steps(table, places), decompose(table, K), 1e-4 if single else 1e-9)
+
+
+def with_gaps(n: int = 400, p: int = 10) -> Any:
+    """Gaps in some features, one without values at all, one constant at first."""
+    rng = np.random.default_rng(1)
+    table = planted(n, p) * 3 + 20
+    table[:, :4][rng.random((n, 4)) < 0.05] = np.nan
+    table[:, 7] = np.nan
+    table[:250, 8] = 5
+    return table
+
+
+@pytest.mark.parametrize("missing", ["mean", "drop-features", "drop-samples"])
+@pytest.mark.parametrize("cuts", [[200], [60, 250, 251]], ids=str)
+def test_missing_values(missing: str, cuts: list[int]) -> None:
+    table, screening = with_gaps(), Screening(missing)
+    assert_same(
+        in_steps(table, cuts, screening=screening), decompose(table, K, screening=screening)
+    )
+
+
+@pytest.mark.parametrize("part", ["old", "new"])
+def test_gaps_in_one_part_only(part: str) -> None:
+    table, screening = with_gaps(), Screening("mean")
+    rows = slice(200, None) if part == "old" else slice(None, 200)
+    table[rows, :4] = np.nan_to_num(table[rows, :4], nan=17)
+    assert_same(
+        in_steps(table, [200], screening=screening), decompose(table, K, screening=screening)
+    )
+
+
+def test_feature_without_values_that_gets_some() -> None:
+    table = with_gaps()
+    table[200:300, 7] = np.arange(100)
+    whole = decompose(table, K, screening=Screening("mean"))
+    assert_same(in_steps(table, [200], screening=Screening("mean")), whole)
+    assert 7 in whole.features.usable
+    with pytest.raises(RequestError, match="feature 7 was left out of the factor as all missing"):
+        in_steps(table, [200], screening=Screening("drop-samples"))
+    table[:, :4] = 1 + np.nan_to_num(table[:, :4])
+    with pytest.raises(RequestError, match=r"missing \(NaN\)"):
+        in_steps(table, [200])
+
+
+def test_float32_gaps_and_features_asked_for() -> None:
+    table = xr.DataArray(
+        with_gaps().astype(np.float32), dims=("t", "f"), coords={"f": [f"f{i}" for i in range(10)]}
+    )
+    asked = {"exclude_features": ["f5", "f0"]}
+    screening = Screening("mean", min_nonzero=0.01)
+    whole = decompose(open_matrix(table, **asked), K, screening=screening)
+    first = decompose(open_matrix(table[:150], **asked), K, screening=screening)
+    found = update(first, table[150:])
+    assert_same(found, whole, 1e-4)
+    assert found.features.nonzero is not None
+    np.testing.assert_array_equal(found.features.nonzero, whole.features.nonzero)
+
+
+@pytest.mark.parametrize("screening", [Screening(min_std=1), Screening(min_nonzero=0.3)], ids=str)
+def test_features_that_varied_too_little_and_now_do_not(screening: Screening) -> None:
+    table = planted(300, 8) * 4 + 20
+    table[:150, 3] = 0
+    table[5:8, 3] = 0.5
+    whole = decompose(table, K, screening=screening)
+    assert_same(in_steps(table, [280], screening=screening), whole)
+    table[150:, 3] *= 3
+    with pytest.raises(RequestError, match="feature 3 was left out of the factor as") as caught:
+        in_steps(table, [150], screening=screening)
+    assert caught.value.code == "feature_returned"
+
+
+@pytest.mark.parametrize("transform", [(), ("normalise-rows", "log1p")], ids=str)
+def test_sparse_rows(tmp_path: Path, transform: tuple[str, ...]) -> None:
+    counts = np.random.default_rng(0).poisson(np.exp(planted(300, 12) / 2))
+    counts[:200, 4] = 0
+
+    def stored(rows: slice, name: str) -> Any:
+        X = scipy.sparse.csr_matrix(counts[rows].astype(np.float32))
+        return open_matrix(write_zarr3(AnnData(X), tmp_path / name), transform=transform)
+
+    whole = decompose(stored(slice(None), "all.zarr"), K)
+    first = decompose(stored(slice(200), "old.zarr"), K)
+    stored(slice(200, None), "new.zarr")
+    assert_same(update(first, tmp_path / "new.zarr"), whole)
+
+
+def test_sample_is_that_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "SAMPLE_ROWS", 40)
+    table = planted(500, 6)
+    whole = decompose(table, K)
+    assert len(whole.sample.index) == 40
+    for cuts in ([10, 30], [300], [250, 260, 270]):
+        assert_same(in_steps(table, cuts), whole)
+
+
+def test_only_the_new_rows_are_read_and_the_factor_is_replaced(tmp_path: Path) -> None:
+    table = planted(400, 9)
+    old = write_bare(tmp_path / "old.zarr", table[:300], chunks=(50, 9))
+    new = write_bare(tmp_path / "new.zarr", table[300:], chunks=(20, 9))
+    save_factor(decompose(old, K), tmp_path / "f.zarr")
+    matrix, rows = counted(open_matrix(new))
+    update(tmp_path / "f.zarr", matrix, out=tmp_path / "f.zarr", overwrite=True)
+    assert max(b for _, b in rows.reads) <= 100
+    loaded = load_factor(tmp_path / "f.zarr")
+    assert_same(loaded, decompose(table, K))
+    assert loaded.passes == 1
+
+
+def test_selections_of_all_data_take_it_and_others_do_not(tmp_path: Path) -> None:
+    array = labelled(planted(400, 9))
+    old = write_xarray(tmp_path / "old.zarr", array[:300], chunks=(50, 9))
+    new = write_xarray(tmp_path / "new.zarr", array[300:], chunks=(50, 9))
+    whole = write_xarray(tmp_path / "all.zarr", array, chunks=(80, 9))
+    factor = update(decompose(old, K), new)
+    for solver in ("exact", "consensus"):
+        found = select(whole, K, 4, solver=solver, factor=factor, out=tmp_path / f"{solver}.zarr")
+        direct = select(whole, K, 4, solver=solver)
+        assert found.selected.tolist() == direct.selected.tolist()
+    select(array, K, 4, factor=factor)  # in memory too
+    with pytest.raises(RequestError, match="its shape is 400 x 9, that of the data 300 x 9"):
+        select(old, K, 4, factor=factor)
+    with pytest.raises(RequestError, match="rows of its sample are others there"):
+        select(array[::-1], K, 4, factor=factor)
+    with pytest.raises(RequestError, match="other labels"):
+        select(array.assign_coords(gene=[f"x{i}" for i in range(9)]), K, 4, factor=factor)
+    with pytest.raises(RequestError, match="are in the factor already") as caught:
+        update(factor, new)
+    assert caught.value.code == "already_added"
+    with pytest.raises(RequestError, match="are in the factor already"):
+        update(factor, old)
+
+
+def test_features_are_found_by_label() -> None:
+    array = labelled(planted(400, 9))
+    old, new = array[:300], array[300:, ::-1]
+    assert_same(update(decompose(old, K), new), decompose(array, K))
+    assert_same(update(decompose(old, K), new.values[:, ::-1]), decompose(array, K))
+    factor = decompose(old, K)
+    for other, code, named in [
+        (new[:, 1:], "missing_features", "lacks 1 of the features: 'gene 8 é'"),
+        (
+            new.assign_coords(gene=["a", *new["gene"].values[1:]]),
+            "missing_features",
+            "lacks 1 of the features: 'gene 8 é'",
+        ),
+        (
+            new.isel(gene=[0, 0, *range(9)]),
+            "ambiguous_features",
+            "repeats 1 of the features: 'gene 8 é'",
+        ),
+        (
+            xr.concat([new, new[:, :1].assign_coords(gene=["more"])], "gene"),
+            "other_features",
+            "has more features than the factor, 1 of the features: 'more'",
+        ),
+        (new.values[:, 1:], "wrong_features", "9 features"),
+    ]:
+        with pytest.raises(RequestError, match=named) as caught:
+            update(factor, other)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("method", ["tsqr", "lanczos"])
+def test_other_factors_are_refused(method: str) -> None:
+    table = planted(300, 9)
+    with pytest.raises(RequestError, match=f"was made by {method}") as caught:
+        update(decompose(table[:200], K, method=method), table[200:])
+    assert caught.value.code == "not_incremental"
+
+
+def test_factors_of_batches_are_refused() -> None:
+    table = planted(300, 9)
+    chooser = KMeansUFS(k=K, h=3).partial_fit(table[:200])
+    with pytest.raises(RequestError, match="of batches in memory"):
+        update(chooser.factor_, table[200:])
+
+
+def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
+    table = planted(300, 9).astype(np.float32)
+    factor = decompose(table[:200], K)
+    for new, message in [
+        (table[:0], "no samples to add"),
+        (table[200:].astype(np.float64), "float64, which the factor's float32 does not hold"),
+        (np.full((3, 9), np.inf, np.float32), "infinite"),
+        (open_matrix(np.abs(table[200:]), transform="log1p"), "made with the transforms: none"),
+    ]:
+        with pytest.raises(RequestError, match=message):
+            update(factor, new)
+    with pytest.raises(RequestError, match="Give --memory"):
+        update(factor, table[200:], memory="10MB")
+    damaged = write_bare(tmp_path / "x.zarr", table[200:], chunks=(50, 9))
+    (damaged / "c" / "1" / "0").write_bytes(b"no chunk")
+    save_factor(factor, tmp_path / "f.zarr")
+    with pytest.raises(BrokenError):
+        update(tmp_path / "f.zarr", damaged, out=tmp_path / "f.zarr", overwrite=True)
+    np.testing.assert_array_equal(load_factor(tmp_path / "f.zarr").components, factor.components)
+    with pytest.raises(RequestError, match="exists"):
+        update(factor, table[200:], out=tmp_path / "f.zarr")
+
+
+def test_same_bits_whatever_the_threads(tmp_path: Path) -> None:
+    table = planted(4000, 9)
+    factor = decompose(table[:1000], K)
+    new = write_bare(tmp_path / "x.zarr", table[1000:], chunks=(50, 9))
+    one, four = update(factor, new, threads=1), update(factor, new, threads=4)
+    assert one.components.tobytes() == four.components.tobytes()
+    assert dataclasses.replace(one).fingerprint == four.fingerprint
