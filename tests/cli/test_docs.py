@@ -86,7 +86,7 @@ def test_every_command_of_a_page_works(page: str, cli: Callable[..., Run]) -> No
     if page == "docs/guide.md":
         cli("demo")
     for arguments in found:
-        if any(option in arguments for option in ELSEWHERE):
+        if any(word in ELSEWHERE or "://" in word for word in arguments):
             continue
         for earlier in Path().glob("*.selected.zarr"):
             shutil.rmtree(earlier)
