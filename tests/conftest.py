@@ -34,7 +34,12 @@ def s3_server() -> Iterator[str]:
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
-    with warnings.catch_warnings():  # clients leave their connections to the garbage collector
+    _forget_clients()
+
+
+def _forget_clients() -> None:
+    """fsspec keeps those that it has made, with the server that the environment named then."""
+    with warnings.catch_warnings():  # they leave their connections to the garbage collector
         warnings.simplefilter("ignore")
         Bucket.forget()
         gc.collect()
@@ -43,6 +48,7 @@ def s3_server() -> Iterator[str]:
 @pytest.fixture
 def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """A new bucket, whose server and credentials are found in the environment."""
+    _forget_clients()
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key-of-the-tests")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sesame-open")

@@ -50,7 +50,7 @@ def test_factor(data: Path, tmp_path: Path) -> None:
     json.dumps(found, allow_nan=False)
     assert found["kind"] == "factor"
     assert found["command"] == "kmufs-stream decompose"
-    assert found["shape"] == {"samples": 200, "features": 9, "components": 5}
+    assert found["shape"] == {"samples": 200, "features": 9, "k": 2, "components": 5}
     assert found["identity"] == "-".join(made.fingerprint.values())
     assert found["outcome"]["excluded_constant"] == 1
     assert found["options"]["missing"] == "raise"

@@ -153,15 +153,14 @@ def on_table(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a table, in place of its parameter ``table``.
 
     That is a StoreOptions or a TableOptions; ``Annotated[..., typer.Option(...)]`` tells how DATA
-    is given there, and with ``| None`` it may be left out.
+    is given there, and where the parameter has a default it may be left out: ``data`` is then "".
     """
     own = inspect.signature(command).parameters
     hints = get_type_hints(command, include_extras=True)
-    table, *said = (
+    kind, *said = (
         get_args(hints["table"]) if get_origin(hints["table"]) is Annotated else [hints["table"]]
     )
-    optional = type(None) in get_args(table)
-    kind: type[StoreOptions] = get_args(table)[0] if optional else table
+    optional = own["table"].default is not inspect.Parameter.empty
     kinds = {**hints, **get_type_hints(kind, include_extras=True)}
     names = [field.name for field in fields(kind)]
     theirs = dict(inspect.signature(kind).parameters)
@@ -173,7 +172,7 @@ def on_table(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: Any) -> None:
         typed = {name: given.pop(name) for name in names}
-        command(table=None if typed["data"] is None else kind(**typed), **given)
+        command(table=kind(**{**typed, "data": typed["data"] or ""}), **given)
 
     parameters = [p for q in own.values() for p in (theirs.values() if q.name == "table" else [q])]
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from helpers import every_score
 from reference import assert_optimal, assert_same_scores, reference
 from sources import anndata_stores as stores
 
-from kmufs_stream import RequestError, decompose, evaluate, open_matrix, save_factor, select
+from kmufs_stream import RequestError, decompose, open_matrix, save_factor, select
 
 STEPS = ["normalise-rows:500", "log1p"]
 
@@ -124,10 +124,3 @@ def test_unknown_transforms_are_refused(name: str) -> None:
     with pytest.raises(RequestError, match=r"(?i)transform") as error:
         open_matrix(stores.counts(), transform=[name])
     assert "normalise-rows:TOTAL" in error.value.remedy
-
-
-def test_selections_from_transformed_values_are_not_evaluated(tmp_path: Path) -> None:
-    zarr.create_array(tmp_path / "x.zarr", data=stores.counts())
-    select(open_matrix(tmp_path / "x.zarr", transform="log1p"), 3, 8, out=tmp_path / "out.zarr")
-    with pytest.raises(RequestError, match="transformed by log1p"):
-        evaluate(tmp_path / "out.zarr")

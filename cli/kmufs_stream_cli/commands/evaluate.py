@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # features
 
 MEASURES = "K-means"
+NO_TABLE = StoreOptions("")
 
 
 @on_table
@@ -32,14 +33,14 @@ def evaluate(
         ),
     ] = None,
     table: Annotated[
-        StoreOptions | None,
+        StoreOptions,
         typer.Option(
             "--data",
             metavar="DATA",
             help="The table that was selected from: for the cost on all features, and for a "
             "RESULT that holds no data. Transforms and --where are known from RESULT.",
         ),
-    ] = None,
+    ] = NO_TABLE,
     k: Annotated[
         int | None,
         typer.Option("--k", help="Clusters; those of RESULT by default.", rich_help_panel=MEASURES),
@@ -70,13 +71,13 @@ def evaluate(
         found = run(
             result,
             labels=labels,
-            data=None if table is None else table.open(),
+            data=table.open() if table.data else None,
             k=k,
             starts=starts,
             seed=seed,
             memory=memory,
             threads=threads,
-            storage_options=None if table is None else table.storage_options(),
+            storage_options=table.storage_options(),
             progress=progress,
         )
     if json:
