@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from kmufs_stream.reporting import Report, report
     from kmufs_stream.result import Selection
     from kmufs_stream.screening import Screening
-    from kmufs_stream.selection import AdmmOptions, plan_selection, select
+    from kmufs_stream.selection import plan_selection, select
+    from kmufs_stream.solving import AdmmOptions
     from kmufs_stream.sources import Matrix, open_matrix
     from kmufs_stream.streaming.plan import Plan
     from kmufs_stream.trials import Sweep, sweep
@@ -72,7 +73,7 @@ __all__ = [
 
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
 _HOMES = {
-    "AdmmOptions": "selection",
+    "AdmmOptions": "solving",
     "Application": "application",
     "BrokenError": "errors",
     "Conversion": "conversion",

@@ -20,13 +20,12 @@ from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import made_by
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.sources.matrix import plain
-from kmufs_stream.stored import APPLIED, read_selection
+from kmufs_stream.stored import APPLIED, VERSIONS, read_selection
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Cost, Demand, make_plan
 from kmufs_stream.subset import subset_frame, write_result
 from kmufs_stream.version import __version__
 
-FORMAT_VERSION = 1
 FREE = Cost(state=0, update=0, driver=0, finish=0, kept=0, reads=0)
 
 
@@ -121,7 +120,7 @@ def apply(
         "transforms": root.attrs["transforms"],
         "where": matrix.where,
         "format": APPLIED,
-        "format_version": FORMAT_VERSION,
+        "format_version": VERSIONS[APPLIED],
         "version": __version__,
         **made_by(command),
     }

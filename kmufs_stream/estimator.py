@@ -18,8 +18,8 @@ from kmufs_stream.batches import Batches
 from kmufs_stream.decomposition import decompose
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor
-from kmufs_stream.selection import AdmmOptions, check_h, check_solver, solve
 from kmufs_stream.solvers import Solution, feature_scores
+from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense
 

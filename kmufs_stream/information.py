@@ -10,14 +10,14 @@ from typing import Any
 import zarr
 from upath import UPath
 
-from kmufs_stream import factor_store, result, stored
+from kmufs_stream import factor_store, stored
 from kmufs_stream.errors import RequestError
 from kmufs_stream.places import absence, is_there, name_of, place_of, zarr_root
 from kmufs_stream.streaming import checkpoint
 
 READS = {
-    **{module.FORMAT: module.FORMAT_VERSION for module in (checkpoint, factor_store, result)},
-    stored.APPLIED: result.FORMAT_VERSION,
+    **{module.FORMAT: module.FORMAT_VERSION for module in (checkpoint, factor_store)},
+    **stored.VERSIONS,
 }
 SELF = ("format", "format_version", "version", "command", "created", "source", "fingerprint")
 OUTCOME = (

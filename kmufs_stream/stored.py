@@ -20,6 +20,7 @@ from kmufs_stream.streaming.lloyd import Standard
 from kmufs_stream.zarr_io import opened_quietly
 
 APPLIED = "kmufs-application"  # the format of what apply writes
+VERSIONS = {FORMAT: FORMAT_VERSION, APPLIED: 1}
 
 
 @dataclass(frozen=True)
@@ -174,13 +175,13 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
         ) from error
     if group is not None:
         return stored
-    if stored.attrs.get("format") not in (FORMAT, APPLIED):
+    kind, version = stored.attrs.get("format"), stored.attrs.get("format_version")
+    if kind not in VERSIONS:
         raise _not_a_selection(source)
-    version = stored.attrs.get("format_version")
-    if version != FORMAT_VERSION:
+    if version != VERSIONS[kind]:
         raise RequestError(
             "selection_format",
-            f"{source} is a selection of format {version}, this version reads {FORMAT_VERSION}.",
+            f"{source} is a selection of format {version}, this version reads {VERSIONS[kind]}.",
             "Select again, or use the version that wrote it "
             f"({stored.attrs.get('version', 'unknown')}).",
         )

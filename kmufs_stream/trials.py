@@ -25,15 +25,9 @@ from kmufs_stream.measures import mean_correlation
 from kmufs_stream.places import place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.screening import Screening
-from kmufs_stream.selection import (
-    AdmmOptions,
-    check_h,
-    check_solver,
-    plan_selection,
-    solve,
-    stage_of,
-)
+from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores
+from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve, stage_of
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.structure import KSuggestion, cluster_structure, knee, suggest_k

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kmufs_stream import KMeansUFS, RequestError, select
-from kmufs_stream.selection import SOLVERS
+from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming import plan as planning
 from kmufs_stream.streaming import sample
 

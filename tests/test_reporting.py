@@ -18,7 +18,7 @@ from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
 from kmufs_stream.reporting.content import ROWS, Result, overlap, read_all
 from kmufs_stream.result import RELATED
-from kmufs_stream.selection import SOLVERS
+from kmufs_stream.solving import SOLVERS
 from kmufs_stream.trials import write_csv
 
 K, H = 3, 5

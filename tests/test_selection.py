@@ -24,7 +24,7 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.factor import RowSample
-from kmufs_stream.selection import SOLVERS
+from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming import plan as planning
 
 X = planted(300, 12)

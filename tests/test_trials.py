@@ -20,7 +20,7 @@ from kmufs_stream import (
     select,
     sweep,
 )
-from kmufs_stream.selection import SOLVERS
+from kmufs_stream.solving import SOLVERS
 from kmufs_stream.trials import write_csv
 
 X = planted(300, 12)

@@ -97,7 +97,7 @@ def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
 def questions(store: str) -> dict[str, Any]:
     """Thirty (k, h) pairs from one factor, by `exact`: of the solver alone, and of `sweep`."""
     from kmufs_stream import decompose, sweep
-    from kmufs_stream.selection import AdmmOptions, solve
+    from kmufs_stream.solving import AdmmOptions, solve
 
     factor = decompose(store, max(KS))
     sweep(factor, [2], [2], solvers=["exact"])  # imports on first use

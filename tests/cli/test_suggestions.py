@@ -14,7 +14,7 @@ from helpers import planted
 
 from kmufs_stream.errors import did_you_mean
 from kmufs_stream.screening import POLICIES
-from kmufs_stream.selection import SOLVERS
+from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming.scaling import Precision
 from kmufs_stream_cli import main, options
 from kmufs_stream_cli.app import EXAMPLES
