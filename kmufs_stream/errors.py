@@ -61,8 +61,8 @@ def missing_library(package: str, use: str, extra: str) -> RequestError:
     """What is told where an optional library is not installed; ``use`` is what takes it."""
     return RequestError(
         "needs_extra",
-        f"{use} takes the package {package}, which is not installed.",
-        f'Install it: pip install "kmufs-stream[{extra}]"',
+        f"{use} needs what is not installed: {package}.",
+        f'pip install "kmufs-stream[{extra}]", or in a clone pip install ".[{extra}]"',
     )
 
 

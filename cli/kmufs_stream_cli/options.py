@@ -243,7 +243,7 @@ Threads = Annotated[
     typer.Option(
         "--threads",
         metavar="N",
-        help="Blocks worked on side by side, with --workers in each; all cores by default.",
+        help="Blocks worked on side by side, in each worker of a cluster; all cores by default.",
         rich_help_panel=RESOURCES,
     ),
 ]
@@ -300,8 +300,8 @@ SolverName = Annotated[
         metavar="|".join(SOLVERS),
         autocompletion=completed(SOLVERS),
         help="admm: the paper's algorithm. consensus: best aligned with an ensemble of "
-        "clusterings; on labelled data the best choice. css: spans the leading components. exact: "
-        "the optimum of the paper's model. joint: the paper's problem before its relaxation.",
+        "clusterings; best at finding known classes, of which it sees nothing. css: spans the "
+        "leading components. exact: the optimum of the paper's model. joint: the paper's problem before its relaxation.",
         rich_help_panel=SOLVER,
     ),
 ]

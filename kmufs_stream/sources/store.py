@@ -199,6 +199,12 @@ def _choose(
 ) -> zarr.Array[Any]:
     """The variable asked for, or the only numeric one of two dimensions, or of those named."""
     arrays = dict(sorted(group.arrays()))
+    if group.attrs.get("format") == "kmufs-factor" and variable is None:
+        raise RequestError(
+            "is_factor",
+            f"{path} is a factor, not the data that it was made from.",
+            f"Give these data, and --factor {path}.",
+        )
     if variable is not None:
         if variable not in arrays:
             raise RequestError(

@@ -45,7 +45,8 @@ class Run:
 # Runs the command line in many partitions, each read and the solver slowed down: first the two
 # pauses. While the solver waits there is a file ``solving``.
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell may ignore it
 from pathlib import Path
 from kmufs_stream.sources.store import StoredRows
 from kmufs_stream_cli import main

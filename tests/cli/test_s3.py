@@ -98,6 +98,7 @@ def test_every_command_takes_addresses(
     assert xr.open_zarr(out).sizes["feature"] == 4
 
 
+@pytest.mark.slow
 def test_workers_read_and_write_there(there: str, bucket: Bucket, shell: Cli, cli: Cli) -> None:
     assert cli("select", there, "--k", 3, "--h", 5, "--out", "local.zarr").code == 0
     done = shell(

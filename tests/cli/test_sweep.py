@@ -59,3 +59,14 @@ def test_a_grid_is_needed_unless_one_is_suggested(cli: Cli, table: Path) -> None
     done = cli("sweep", table, "--h", 4)
     assert done.code == 2
     assert "--suggest-k" in done.err
+
+
+def test_what_comes_next_can_be_typed(cli: Cli, table: Path) -> None:
+    assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
+    done = cli("sweep", "factor.zarr", "--k", 2, "--h", 5, "--solver", "exact")
+    said = done.words()
+    assert "kmufs-stream select DATA --k 2 --h 5 --solver exact --factor factor.zarr" in said
+    refused = cli("select", "factor.zarr", "--k", 2, "--h", 5)
+    assert refused.code == 2
+    assert "is a factor" in refused.err
+    assert "--factor factor.zarr" in refused.err

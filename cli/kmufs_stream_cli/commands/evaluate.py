@@ -83,10 +83,10 @@ def evaluate(
     if json:
         show.as_json(found.summary())
     else:
-        _show(found, labels)
+        _show(found, labels, given=bool(table.data))
 
 
-def _show(found: Evaluation, labels: str | None) -> None:
+def _show(found: Evaluation, labels: str | None, *, given: bool) -> None:
     out = show.console()
     summary = found.summary()
     show.line(
@@ -96,7 +96,7 @@ def _show(found: Evaluation, labels: str | None) -> None:
         "bold",
     )
     show.line(out)
-    show.facts(out, _measures(summary, labels))
+    show.facts(out, _measures(summary, labels, given=given))
     show.line(out)
     show.line(out, "The share of a feature's variance that lies between the clusters:")
     show.line(out)
@@ -105,7 +105,7 @@ def _show(found: Evaluation, labels: str | None) -> None:
         show.line(out, f"  and {summary['h'] - SHOWN:,} more")
 
 
-def _measures(summary: dict[str, Any], labels: str | None) -> list[tuple[str, str]]:
+def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> list[tuple[str, str]]:
     rows = []
     if summary["accuracy"] is None:
         rows.append(("labels", "none given: --labels VAR compares with known classes"))
@@ -121,7 +121,8 @@ def _measures(summary: dict[str, Any], labels: str | None) -> list[tuple[str, st
             ("ARI", f"{summary['ari']:.4f}"),
         ]
     if summary["cost_ratio"] is None:
-        rows.append(("cost ratio", "needs the table that was selected from: --data DATA"))
+        why = "needs the table that was selected from: --data DATA"
+        rows.append(("cost ratio", "not known of what apply wrote" if given else why))
     else:
         rows.append(
             (

@@ -186,8 +186,9 @@ def show_selection(result: Selection) -> None:
     show.facts(out, _outcome(result, summary))
     output = summary["output"]
     if output is not None:
-        copied = result.plan.output_bytes > 0
-        evaluate = show.command("evaluate", output, data=None if copied else result.matrix.source)
+        by_row = any(name.startswith("normalise-rows") for name in result.matrix.transforms)
+        alone = result.plan.output_bytes > 0 and not by_row
+        evaluate = show.command("evaluate", output, data=None if alone else result.matrix.source)
         show.next_commands(out, evaluate, show.opened(output))
 
 

@@ -85,9 +85,9 @@ def sweep(
     hs = _grid("--h", h, suggest_h)
     if csv is not None:
         check_csv(csv, overwrite=overwrite)
-    data: Any = place_of(table.data, table.storage_options())
-    if not is_factor(data):
-        data = table.open()
+    place = place_of(table.data, table.storage_options())
+    from_factor = is_factor(place)
+    data: Any = place if from_factor else table.open()
     with shown(log=log, quiet=quiet) as progress:
         found = run(
             data,
@@ -108,7 +108,7 @@ def sweep(
         show.as_json(found.summary())
     else:
         _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
-        show.next_commands(show.console(), _select(found, table, from_factor=data is table.data))
+        show.next_commands(show.console(), _select(found, table, from_factor=from_factor))
 
 
 def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -172,10 +172,12 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
 
 
 def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> str:
-    """The command for one of the trials: at a knee, or the one that explains most."""
-    knees = [(k, solver, h) for (k, solver), h in found.suggested_h.items() if h is not None]
-    best = max(found.trials, key=lambda trial: trial.explained)
-    k, solver, h = knees[0] if knees else (best.k, best.solver, best.h)
+    """The command for one of the trials: what is suggested, or else what explains most."""
+    wanted = found.suggested_k.eigengap
+    trials = [trial for trial in found.trials if trial.k == wanted] or found.trials
+    best = max(trials, key=lambda trial: trial.explained)
+    k, solver = best.k, best.solver
+    h = found.suggested_h.get((k, solver)) or best.h
     return show.command(
         "select",
         "DATA" if from_factor else table.data,
