@@ -36,6 +36,7 @@ class StoredSelection:
     samples : rows that were standardised.
     transforms, where, dropped : what was done to the source's values, which condition its samples
         met, and which rows of these were left out because they miss values.
+    labels : (h,) of the selected features, or None.
     matrix : the selected columns, (n, h), as they are stored; or None.
     """
 
@@ -47,6 +48,7 @@ class StoredSelection:
     where: str
     dropped: NDArray[np.int64]
     source: str
+    labels: NDArray[Any] | None
     matrix: Matrix | None
 
     def as_selected(self, whole: Matrix) -> Matrix:
@@ -66,6 +68,8 @@ class StoredSelection:
             )
         if self.where and not whole.where:
             whole = samples_meeting(whole, self.where)
+        if whole.shape[0] != self.samples + len(self.dropped):
+            raise self._other_than(whole, f"that has {whole.shape[0]} samples, not as many")
         if len(self.dropped):
             whole = keep_samples(whole, np.delete(np.arange(whole.shape[0]), self.dropped))
         self._check_made_from(whole)
@@ -76,13 +80,13 @@ class StoredSelection:
 
         Raises RequestError where neither is there, or does.
         """
-        by_row = any(name.startswith("normalise-rows") for name in self.transforms)
-        if self.matrix is not None and not by_row:
-            return transformed(self.matrix, self.transforms)
+        own = self._own_columns()
+        if own is not None:
+            return own
         if whole is None:
             why = (
                 "was made of normalised rows, which takes all features"
-                if by_row
+                if self.matrix is not None
                 else "holds no data: it was written with --selection-only"
             )
             raise RequestError(
@@ -92,27 +96,39 @@ class StoredSelection:
             )
         return restricted(whole, self.selected)
 
+    def _own_columns(self) -> Matrix | None:
+        """The selected columns as they were selected, where the selection itself tells."""
+        by_row = any(name.startswith("normalise-rows") for name in self.transforms)
+        if self.matrix is None or by_row:
+            return None
+        return transformed(self.matrix, self.transforms)
+
     def _check_made_from(self, whole: Matrix) -> None:
         features = whole.shape[1] if self.standard is None else len(self.standard.mean)
-        if whole.shape != (self.samples, features):
-            raise RequestError(
-                "wrong_data",
-                f"{self.source} was not made from {whole.source}: that is {whole.shape[0]} x "
-                f"{whole.shape[1]}, not {self.samples} x {features}.",
-                "Give the table that it was made from as --data.",
-            )
-        ours = None if self.matrix is None else self.matrix.labels
-        if ours is None or whole.labels is None:
+        if whole.shape[1] != features:
+            raise self._other_than(whole, f"that has {whole.shape[1]} features, not {features}")
+        if self.labels is not None and whole.labels is not None:
+            theirs = whole.labels[self.selected]
+            for index, mine, other in zip(self.selected, self.labels, theirs, strict=True):
+                if str(mine) != str(other):
+                    raise self._other_than(
+                        whole, f"feature {index} is {other!s} there, not {mine!s}"
+                    )
+        own = self._own_columns()
+        if own is None:
             return
-        theirs = whole.labels[self.selected]
-        for index, mine, other in zip(self.selected, ours, theirs, strict=True):
-            if str(mine) != str(other):
-                raise RequestError(
-                    "wrong_data",
-                    f"{self.source} was not made from {whole.source}: feature {index} is "
-                    f"{other!s} there, not {mine!s}.",
-                    "Give the table that it was made from as --data.",
-                )
+        there, n = restricted(whole, self.selected), self.samples
+        for row in sorted({0, n // 2, n - 1}):
+            mine, other = (dense(m.rows.read(row, row + 1)) for m in (own, there))
+            if not np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f"):
+                raise self._other_than(whole, f"sample {row} holds other values there")
+
+    def _other_than(self, whole: Matrix, how: str) -> RequestError:
+        return RequestError(
+            "wrong_data",
+            f"{self.source} was not made from {whole.source}: {how}.",
+            "Give the table that it was made from as --data.",
+        )
 
 
 def read_selection(place: Place) -> tuple[xr.Dataset, xr.Dataset]:
@@ -135,23 +151,29 @@ def open_selection(place: Place) -> StoredSelection:
     dim, data = str(root["feature_index"].dims[0]), list(root.data_vars)
     matrix = open_matrix(place, variable=str(data[0]), feature_dims=dim) if data else None
     standard, samples, dropped = None, 0 if matrix is None else matrix.shape[0], None
+    selected = root["feature_index"].values.astype(np.int64)
+    labels = None if matrix is None else matrix.labels
     if root.attrs["format"] == FORMAT:
         every = _read(place, "all_features")
         usable = every["excluded"].values == ""
         standard = Standard(
             np.nan_to_num(every["mean"].values), np.where(usable, every["std"].values, 0.0)
         )
+        along = str(every["score"].dims[0])
+        if along in every.coords:
+            labels = every[along].values[selected]
         samples = int(root.attrs["samples"])
         dropped = _read(place, "diagnostics").get("dropped")
     return StoredSelection(
         k=int(root.attrs["k"]),
-        selected=root["feature_index"].values.astype(np.int64),
+        selected=selected,
         standard=standard,
         samples=samples,
         transforms=tuple(filter(None, root.attrs["transforms"].split(", "))),
         where=str(root.attrs.get("where", "")),
         dropped=np.empty(0, np.int64) if dropped is None else dropped.values,
         source=name_of(place),
+        labels=labels,
         matrix=matrix,
     )
 

@@ -271,7 +271,13 @@ def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = F
 
 
 def check_csv(path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Refuse a file that must not be written, before anything is computed."""
+    """Refuse a file that must not or cannot be written, before anything is computed."""
+    if not Path(path).parent.is_dir():
+        raise RequestError(
+            "no_folder",
+            f"{path} cannot be written: {Path(path).parent} is no folder of this machine.",
+            "Create it, or choose another --csv.",
+        )
     if Path(path).exists() and not overwrite:
         raise RequestError(
             "output_exists", f"{path} exists.", "Say --overwrite, or choose another --csv."

@@ -221,6 +221,32 @@ def test_refused(
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("selection_only", [False, True])
+def test_other_data_of_the_same_shape_are_refused(tmp_path: Path, selection_only: bool) -> None:
+    genes = [f"gene {i}" for i in range(12)]
+    array = xr.DataArray(
+        planted(300, 12), dims=("cell", "gene"), coords={"gene": genes}, name="counts"
+    )
+    select(array, 3, 4, out=tmp_path / "out.zarr", selection_only=selection_only)
+    others = [array.isel(gene=slice(None, None, -1)), array[:200]]
+    if not selection_only:  # without its data nothing tells one order of rows from another
+        others.append(array[::-1])
+    for other in others:
+        with pytest.raises(RequestError, match="was not made from") as caught:
+            evaluate(tmp_path / "out.zarr", data=other)
+        assert caught.value.code == "wrong_data"
+    assert evaluate(tmp_path / "out.zarr", data=array).full_cost is not None
+
+
+def test_fewer_rows_than_were_left_are_refused(tmp_path: Path) -> None:
+    values = planted(300, 12)
+    values[250, 3] = np.nan
+    screening = Screening("drop-samples")
+    select(values, 3, 4, screening=screening, selection_only=True, out=tmp_path / "out.zarr")
+    with pytest.raises(RequestError, match="was not made from"):
+        evaluate(tmp_path / "out.zarr", data=values[:100])
+
+
 @pytest.mark.parametrize("lost", ["x.zarr", "chosen.zarr"])
 def test_a_lost_chunk_is_noticed(stored: tuple[Path, Path, xr.DataArray], lost: str) -> None:
     path, result, _ = stored

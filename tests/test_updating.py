@@ -28,6 +28,7 @@ from kmufs_stream import (
     save_factor,
     select,
     update,
+    updating,
 )
 from kmufs_stream.streaming import sample
 
@@ -293,3 +294,23 @@ def test_same_bits_whatever_the_threads(tmp_path: Path) -> None:
     one, four = update(factor, new, threads=1), update(factor, new, threads=4)
     assert one.components.tobytes() == four.components.tobytes()
     assert dataclasses.replace(one).fingerprint == four.fingerprint
+
+
+def test_of_two_updates_at_once_none_is_lost_unsaid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, factor = planted(600, 9), tmp_path / "f.zarr"
+    decompose(X[:300], K, method="gram", out=factor)
+    add = updating._added
+
+    def meanwhile(*arguments: Any) -> Factor:
+        monkeypatch.setattr(updating, "_added", add)
+        update(factor, X[300:400], out=factor, overwrite=True)
+        return add(*arguments)
+
+    monkeypatch.setattr(updating, "_added", meanwhile)
+    with pytest.raises(BrokenError, match="another factor than when this update began"):
+        update(factor, X[400:], out=factor, overwrite=True)
+    assert load_factor(factor).features.rows == 400
+    update(factor, X[400:], out=factor, overwrite=True)
+    assert load_factor(factor).features.rows == 600

@@ -301,7 +301,8 @@ SolverName = Annotated[
         autocompletion=completed(SOLVERS),
         help="admm: the paper's algorithm. consensus: best aligned with an ensemble of "
         "clusterings; best at finding known classes, of which it sees nothing. css: spans the "
-        "leading components. exact: the optimum of the paper's model. joint: the paper's problem before its relaxation.",
+        "leading components. exact: the optimum of the paper's model. joint: the paper's problem "
+        "before its relaxation.",
         rich_help_panel=SOLVER,
     ),
 ]
