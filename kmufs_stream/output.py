@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import zarr
 from zarr.abc.store import Store
+from zarr.storage import LocalStore
 
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.object_output import (
@@ -121,6 +122,8 @@ def new_zarr(out: Place, *, overwrite: bool) -> Iterator[Path | Store]:
     else:
         place = new_in_object_store(out, overwrite=overwrite)
     with place as root, written_quietly(), zarr.config.set(ALL_CHUNKS):
+        if isinstance(root, Path) and "#" in root.name:
+            root = LocalStore(root)  # as zarr_root() has it
         yield root
         if not isinstance(root, Store) or root.supports_consolidated_metadata:
             zarr.consolidate_metadata(root)

@@ -109,7 +109,9 @@ def _check_address(address: str, protocol: str) -> None:
 def zarr_root(place: Place) -> str | Store:
     """What zarr and xarray open at this place."""
     if isinstance(place, Path):
-        return os.fspath(place)
+        text = os.fspath(place)
+        # zarr takes what follows # in a text for the fragment of an address.
+        return LocalStore(place) if "#" in text else text
     if isinstance(place, Store):
         return place
     return store_of(place)

@@ -12,7 +12,6 @@ import pytest
 from helpers import counted, planted
 
 from kmufs_stream import (
-    BrokenError,
     RequestError,
     decompose,
     open_matrix,
@@ -98,7 +97,7 @@ def test_csv(tmp_path: Path) -> None:
         write_csv(found, tmp_path / "a.csv")
     assert "--overwrite" in caught.value.remedy
     write_csv(found, tmp_path / "a.csv", overwrite=True)
-    with pytest.raises(BrokenError):
+    with pytest.raises(RequestError, match="no folder"):
         write_csv(found, tmp_path / "none" / "a.csv")
 
 

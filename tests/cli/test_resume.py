@@ -65,7 +65,9 @@ SELECT = ("select", "rows.zarr", "--k", 3, "--h", 5, "--method", "lanczos", "--t
 LOCAL_WORKERS = ("--workers", "2", "--json", "--out", "there.zarr")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_says_how_to_go_on(
     rows: Path, folder: Path, number: signal.Signals
 ) -> None:

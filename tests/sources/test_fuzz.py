@@ -48,7 +48,7 @@ def stores(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(store=stores())
 @example(  # the second and third eigenvalues are equal
     store={
