@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.output import check_output, new_output
-from kmufs_stream.places import Place, name_of
+from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.hdf5 import is_hdf5
 from kmufs_stream.zarr_io import written_quietly
@@ -84,11 +84,11 @@ def write_anndata(
         with written_quietly():
             _extend(_zarr(partial, "r+", consolidated=False), matrix.feature_table, columns)
             if _zarr(source, "r").metadata.consolidated_metadata is not None:
-                zarr.consolidate_metadata(partial)
+                zarr.consolidate_metadata(zarr_root(partial))
 
 
 def _zarr(path: Path, mode: Literal["r", "r+"], consolidated: bool | None = None) -> zarr.Group:
-    return zarr.open_group(path, mode=mode, use_consolidated=consolidated)
+    return zarr.open_group(zarr_root(path), mode=mode, use_consolidated=consolidated)
 
 
 def _extend(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:

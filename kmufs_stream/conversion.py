@@ -118,7 +118,7 @@ def convert(
     return Conversion(target, kind, sizes, time.perf_counter() - began)
 
 
-def _tenx(folder: Path | Store, path: str, progress: Progress) -> dict[str, int]:
+def _tenx(folder: Store, path: str, progress: Progress) -> dict[str, int]:
     try:
         return write_mtx(folder, path, progress)
     except KmufsError:

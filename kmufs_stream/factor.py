@@ -147,10 +147,13 @@ class Factor(Leading):
         gaps = 0 if self.gaps is None else self.gaps.values.nbytes + self.gaps.counts.nbytes
         return square + gaps + 3 * self.components.nbytes
 
-    def sample_blocks(self) -> Iterator[NDArray[np.float64]]:
-        """The row sample, standardised, usable features, in blocks of some MB; missing is 0."""
+    def sample_blocks(self, some: NDArray[np.int64] | None = None) -> Iterator[NDArray[np.float64]]:
+        """The row sample, standardised, in blocks of some MB; missing is 0.
+
+        Of all usable features, or of some of them.
+        """
         features, values = self.features, self.sample.values
-        usable = features.usable
+        usable = features.usable if some is None else features.usable[some]
         mean, std = features.mean[usable], features.std[usable]
         rows = max(SAMPLE_BLOCK // len(usable), 1)
         for start in range(0, len(values), rows):

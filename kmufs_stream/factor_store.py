@@ -23,13 +23,13 @@ from kmufs_stream.places import (
     place_of,
     zarr_root,
 )
-from kmufs_stream.provenance import made_by
+from kmufs_stream.provenance import FACTOR, made_by
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly
 
-FORMAT = "kmufs-factor"
+FORMAT = FACTOR
 FORMAT_VERSION = 3
 
 
@@ -176,12 +176,22 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
 
 def is_factor(place: Place) -> bool:
     """Whether a factor is stored there, be it damaged or of another version."""
+    return _attributes(place).get("format") == FORMAT
+
+
+def stored_fingerprint(place: Place) -> Any:
+    """What a stored factor belongs to, without reading its values; None if there is none."""
+    return _attributes(place).get("fingerprint")
+
+
+def _attributes(place: Place) -> dict[str, Any]:
+    """Those of a Zarr group; none of whatever is none."""
     if not is_there(place):
-        return False
+        return {}
     try:
-        return bool(zarr.open_group(zarr_root(place), mode="r").attrs.get("format") == FORMAT)
+        return dict(zarr.open_group(zarr_root(place), mode="r").attrs)
     except Exception:  # whatever it is, and if it is nothing: whoever opens it will say so
-        return False
+        return {}
 
 
 def _checksum(stored: xr.Dataset) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import zarr
 from zarr.abc.store import Store
-from zarr.storage import LocalStore
 
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.object_output import (
@@ -22,7 +21,7 @@ from kmufs_stream.object_output import (
     new_in_given,
     new_in_object_store,
 )
-from kmufs_stream.places import Place, is_zarr, name_of, path_of
+from kmufs_stream.places import Place, is_zarr, name_of, path_of, zarr_root
 from kmufs_stream.sources.hdf5 import is_hdf5
 from kmufs_stream.zarr_io import written_quietly
 
@@ -110,23 +109,26 @@ def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def new_zarr(out: Place, *, overwrite: bool) -> Iterator[Path | Store]:
-    """A new store with all its chunks, whose metadata are consolidated when the block ends.
-
-    Wherever ``out`` is, it is there then as a whole, or not at all if the block fails.
-    """
+def new_zarr(out: Place, *, overwrite: bool) -> Iterator[Store]:
+    """A new store, filled, that is at ``out`` when the block ends: whole, or not at all."""
     if isinstance(out, Path):
         place: contextlib.AbstractContextManager[Path | Store] = new_store(out, overwrite=overwrite)
     elif isinstance(out, Store):
         place = new_in_given(out)
     else:
         place = new_in_object_store(out, overwrite=overwrite)
-    with place as root, written_quietly(), zarr.config.set(ALL_CHUNKS):
-        if isinstance(root, Path) and "#" in root.name:
-            root = LocalStore(root)  # as zarr_root() has it
-        yield root
-        if not isinstance(root, Store) or root.supports_consolidated_metadata:
-            zarr.consolidate_metadata(root)
+    with place as root, filled(root) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def filled(place: Path | Store) -> Iterator[Store]:
+    """A store written with all its chunks; its metadata are consolidated when the block ends."""
+    store = zarr_root(place)
+    with written_quietly(), zarr.config.set(ALL_CHUNKS):
+        yield store
+        if store.supports_consolidated_metadata:
+            zarr.consolidate_metadata(store)
 
 
 @contextlib.contextmanager
@@ -167,11 +169,11 @@ def _remove(place: Path) -> None:
     """Remove a file, or a folder into which a last write may still be under way."""
     if place.is_file():
         place.unlink(missing_ok=True)
-    for _ in range(50):
-        shutil.rmtree(place, ignore_errors=True)
+    for _ in range(20):
         if not place.exists():
             return
-        time.sleep(0.02)
+        shutil.rmtree(place, ignore_errors=True)
+        time.sleep(0.05)  # and look again: that write may make the folder anew
 
 
 def _previous(out: Path) -> Path:

@@ -106,12 +106,10 @@ def _check_address(address: str, protocol: str) -> None:
         )
 
 
-def zarr_root(place: Place) -> str | Store:
-    """What zarr and xarray open at this place."""
+def zarr_root(place: Place) -> Store:
+    """What zarr and xarray open at this place: no text, which zarr may take for an address."""
     if isinstance(place, Path):
-        text = os.fspath(place)
-        # zarr takes what follows # in a text for the fragment of an address.
-        return LocalStore(place) if "#" in text else text
+        return LocalStore(place)
     if isinstance(place, Store):
         return place
     return store_of(place)

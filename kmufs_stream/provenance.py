@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
+
+FACTOR = "kmufs-factor"  # the format of what decompose writes
 
 
 def made_by(command: str | None) -> dict[str, str]:
@@ -13,3 +16,14 @@ def made_by(command: str | None) -> dict[str, str]:
     if command is None:
         return {}
     return {"command": command, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def in_words(value: Any) -> str:
+    """An attribute for people."""
+    if value is None:
+        return "not recorded"
+    if value == "":
+        return "none"
+    if isinstance(value, list):
+        return ", ".join(map(in_words, value))
+    return f"{value:.10g}" if isinstance(value, float) else str(value)

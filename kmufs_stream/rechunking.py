@@ -18,7 +18,7 @@ from zarr.abc.store import Store
 from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.identity import check_unchanged, identity_of_copy
-from kmufs_stream.output import ALL_CHUNKS, check_output, new_output, new_zarr
+from kmufs_stream.output import check_output, filled, new_output, new_zarr
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources import Matrix, open_matrix
@@ -28,7 +28,6 @@ from kmufs_stream.streaming.plan import BASELINE, MB, parse_memory
 from kmufs_stream.streaming.table import DECODED_AT_ONCE
 from kmufs_stream.subset import copy_coordinates, storable
 from kmufs_stream.version import __version__
-from kmufs_stream.zarr_io import written_quietly
 
 CHUNK_BYTES = 8 * MB
 TILE_BYTES = 128 * MB  # more at a time gains nothing, but where a source chunk asks for it
@@ -131,11 +130,11 @@ def rechunk(
     encoding = {matrix.name: {"chunks": chunks}}
     form: dict[str, Any] = {"zarr_format": matrix.zarr_format, "consolidated": False}
 
-    def lay_out(store: Path | Store) -> None:
+    def lay_out(store: Store) -> None:
         root.to_zarr(store, mode="w", compute=False, encoding=encoding, **form)
         copy_coordinates(root, store)
 
-    def fill(store: Path | Store, tiles: Path | None) -> None:
+    def fill(store: Store, tiles: Path | None) -> None:
         array = zarr.open_array(store, path=matrix.name)
         _copy(matrix, array, tiling, tiles, progress)
         check_unchanged(matrix, identity["data chunks"])
@@ -145,19 +144,17 @@ def rechunk(
         with (
             Checkpoint(place.with_name(f"{place.name}.checkpoint"), resume=resume) as kept,
             new_output(target, overwrite=overwrite) as partial,
-            written_quietly(),
-            zarr.config.set(ALL_CHUNKS),
         ):
             kept.claim({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})
             assert isinstance(kept.folder, Path)
-            store, begun, tiles = (kept.folder / name for name in ("store", "begun", "tiles"))
-            if not begun.exists():
-                lay_out(store)
-                tiles.mkdir(exist_ok=True)
-                begun.touch()
-            fill(store, tiles)
-            zarr.consolidate_metadata(store)
-            store.rename(partial)
+            folder, begun, tiles = (kept.folder / name for name in ("store", "begun", "tiles"))
+            with filled(folder) as store:
+                if not begun.exists():
+                    lay_out(store)
+                    tiles.mkdir(exist_ok=True)
+                    begun.touch()
+                fill(store, tiles)
+            folder.rename(partial)
     else:
         if resume:
             raise RequestError(
@@ -165,9 +162,9 @@ def rechunk(
                 f"{name_of(target)} is not on this machine: nothing is kept there to go on from.",
                 "Leave out --resume, or rechunk into a folder and copy it.",
             )
-        with new_zarr(target, overwrite=overwrite) as folder:
-            lay_out(folder)
-            fill(folder, None)
+        with new_zarr(target, overwrite=overwrite) as store:
+            lay_out(store)
+            fill(store, None)
     return Rechunking(
         output=target,
         shape=matrix.shape,

@@ -23,7 +23,7 @@ from kmufs_stream.decomposition import (
     inputs_of,
     plan_for,
 )
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
@@ -186,10 +186,10 @@ def _select(
             progress,
             checkpoint,
         )
-        if target is None:  # else it is checked once the columns are copied, too
-            check_unchanged(matrix, factor.fingerprint["chunks"])
-        read, decomposed, passes = spent.read, spent.factor, factor.passes
         pieces = factor.fingerprint["chunks"]
+        if target is None:  # else it is checked once the columns are copied, too
+            check_unchanged(matrix, pieces)
+        read, decomposed, passes = spent.read, spent.factor, factor.passes
     else:
         pieces = check_belongs(factor, matrix)
         check_screening(factor, screening)
@@ -243,23 +243,18 @@ def _select(
         seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
         made=made_by(command),
     )
-    unchanged = partial(check_unchanged, matrix, pieces)
     if target is not None:
-        try:
-            write_result(
-                target,
-                matrix,
-                root_of(result, samples=not selection_only),
-                groups_of(result),
-                plan,
-                samples=not selection_only,
-                overwrite=overwrite,
-                verify=unchanged,
-                progress=progress,
-            )
-        except BrokenError:
-            unchanged()  # chunks that were changed meanwhile may look corrupt
-            raise
+        write_result(
+            target,
+            matrix,
+            root_of(result, samples=not selection_only),
+            groups_of(result),
+            plan,
+            samples=not selection_only,
+            overwrite=overwrite,
+            verify=partial(check_unchanged, matrix, pieces),
+            progress=progress,
+        )
     if annotated is not None:
         write_anndata(annotated, matrix, feature_columns(result), overwrite=overwrite)
     wrote = time.perf_counter()

@@ -15,7 +15,7 @@ from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import dense
 from kmufs_stream.sources.restrict import keep_samples, samples_meeting
-from kmufs_stream.sources.transforms import transformed
+from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.streaming.lloyd import Standard
 from kmufs_stream.zarr_io import opened_quietly
 
@@ -98,8 +98,7 @@ class StoredSelection:
 
     def _own_columns(self) -> Matrix | None:
         """The selected columns as they were selected, where the selection itself tells."""
-        by_row = any(name.startswith("normalise-rows") for name in self.transforms)
-        if self.matrix is None or by_row:
+        if self.matrix is None or by_row(self.transforms):
             return None
         return transformed(self.matrix, self.transforms)
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from kmufs_stream.factor import SAMPLE_BLOCK, Factor
+from kmufs_stream.factor import Factor
 
 Float = NDArray[np.float64]
 
@@ -102,13 +102,8 @@ def correlation_of(factor: Factor, features: NDArray[np.int64]) -> Float:
     """
     if factor.correlation is not None:
         return factor.correlation[np.ix_(features, features)]
-    usable, values = factor.features.usable[features], factor.sample.values
-    mean, std = factor.features.mean[usable], factor.features.std[usable]
     squares = np.zeros((len(features), len(features)))
-    rows = max(SAMPLE_BLOCK // len(features), 1)
-    for start in range(0, len(values), rows):
-        block = (values[start : start + rows, usable].astype(np.float64) - mean) / std
-        block = np.nan_to_num(block, copy=False, nan=0.0)
+    for block in factor.sample_blocks(features):
         squares += block.T @ block
     scale = np.sqrt(squares.diagonal())
     inverse = np.divide(1.0, scale, where=scale > 0, out=np.zeros(len(scale)))

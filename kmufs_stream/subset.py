@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -137,14 +136,14 @@ def write_result(
     form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
     with new_zarr(out, overwrite=overwrite) as folder:
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
-        copy_coordinates(root, folder)
-        if samples:
-            target = zarr.open_array(folder, path=name)
-            try:
+        try:
+            copy_coordinates(root, folder)
+            if samples:
+                target = zarr.open_array(folder, path=name)
                 _copy_columns(matrix, selected, target, plan, progress)
-            except BrokenError:
-                verify()  # what could be read before may have been changed meanwhile
-                raise
+        except BrokenError:
+            verify()  # what could be read before may have been changed meanwhile
+            raise
         for group, content in groups.items():
             content.to_zarr(folder, group=group, mode="w", **form)
         verify()
@@ -165,7 +164,7 @@ def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     return frame
 
 
-def copy_coordinates(root: xr.Dataset, folder: Path | Store) -> None:
+def copy_coordinates(root: xr.Dataset, folder: Store) -> None:
     """Values of the lazy coordinates, a piece at a time; xarray has written their metadata."""
     for name, coordinate in root.coords.items():
         if coordinate.chunks is None:

@@ -21,7 +21,7 @@ from kmufs_stream.decomposition import (
 )
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor, RowSample
-from kmufs_stream.factor_store import load_factor, save_factor
+from kmufs_stream.factor_store import load_factor, save_factor, stored_fingerprint
 from kmufs_stream.identity import added_rows, check_unchanged, digest_of_chunks
 from kmufs_stream.matching import ReorderedRows, find_features, refuse
 from kmufs_stream.output import check_output
@@ -84,14 +84,14 @@ def update(
     matrix = open_matrix(data, storage_options=storage_options)
     inputs = inputs_of(matrix)
     target = None if out is None else place_of(out, storage_options)
-    loaded: Place | None = None
+    replaced: Place | None = None
     if not isinstance(factor, Factor):
         source = place_of(factor, storage_options)
-        replaces = target is not None and name_of(target) == name_of(source)
-        if not replaces:
+        if target is not None and name_of(target) == name_of(source):
+            replaced = source
+        else:
             inputs.append(source)
         factor = load_factor(source)
-        loaded = source if replaces else None
     if target is not None:
         check_output(target, inputs, overwrite=overwrite)
     if factor.correlation is None:
@@ -108,10 +108,10 @@ def update(
         )
     matrix = _with_features_of(factor, matrix)
     updated = _added(factor, matrix, memory, threads, progress)
-    if loaded is not None and load_factor(loaded).fingerprint != factor.fingerprint:
+    if replaced is not None and stored_fingerprint(replaced) != factor.fingerprint:
         raise BrokenError(
             "changed",
-            f"{name_of(loaded)} is another factor than when this update began: something else "
+            f"{name_of(replaced)} is another factor than when this update began: something else "
             "has added rows to it; it is left as it is.",
             "Run again: these rows are added to what it is now.",
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +141,27 @@ with output.new_store(out, overwrite=True) as folder:
     check_output(tmp_path / "out.zarr", [], overwrite=True)
     assert names(tmp_path) == ["out.zarr"]
     assert is_old(tmp_path / "out.zarr")
+
+
+def test_a_last_write_that_makes_the_folder_anew_leaves_nothing(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                folder.mkdir(exist_ok=True)
+                (folder / "chunk").write_bytes(b"late")
+
+    def broken_off() -> None:
+        with new_store(tmp_path / "out", overwrite=False) as folder:
+            writers.append(threading.Thread(target=write, args=(folder,)))
+            writers[0].start()
+            raise KeyboardInterrupt
+
+    writers: list[threading.Thread] = []
+    with pytest.raises(KeyboardInterrupt):
+        broken_off()
+    writers[0].join()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["out.zarr", "out[1].zarr"])

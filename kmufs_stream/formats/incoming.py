@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ class Incoming:
             )
 
 
-def write_blocks(folder: Path | Store, incoming: Incoming, progress: Progress) -> dict[str, int]:
+def write_blocks(folder: Store, incoming: Incoming, progress: Progress) -> dict[str, int]:
     """Write the table as a store that xarray opens, whole chunks one after another; its sizes.
 
     Holds three blocks of about CHUNK_BYTES, or of one row where that is more.

@@ -21,7 +21,7 @@ from kmufs_stream.progress import Advanced, Progress, Started
 ENTRIES = 2**20  # in memory at a time
 
 
-def write_mtx(folder: Path | Store, path: str, progress: Progress) -> dict[str, int]:
+def write_mtx(folder: Store, path: str, progress: Progress) -> dict[str, int]:
     """Turn genes x cells, sorted by cell as 10x writes them, into an AnnData store of CSR rows.
 
     Returns the numbers of cells and genes. Holds a few hundred MB, and 8 bytes a cell.

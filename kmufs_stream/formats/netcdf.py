@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import dask
 import numpy as np
 import xarray as xr
@@ -14,9 +12,7 @@ from kmufs_stream.formats.incoming import CHUNK_BYTES, unreadable
 from kmufs_stream.progress import Progress, Started
 
 
-def write_netcdf(
-    folder: Path | Store, path: str, inside: str, progress: Progress
-) -> dict[str, int]:
+def write_netcdf(folder: Store, path: str, inside: str, progress: Progress) -> dict[str, int]:
     """Copy a dataset, or its group ``inside``, as it is stored, blocks along first dimensions.
 
     Returns the sizes of its dimensions.

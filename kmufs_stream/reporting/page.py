@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
+from kmufs_stream.provenance import in_words
 from kmufs_stream.reporting import figures, images
 from kmufs_stream.reporting.content import Overlap, Result, Trials, overlap
 from kmufs_stream.reporting.figures import Picture
@@ -143,8 +144,8 @@ def _facts(result: Result) -> dict[str, list[tuple[str, str]]]:
     written = int(np.flatnonzero([name == "k" for name in attrs])[0])
     ours = list(attrs.items())[written:]
     return {
-        "Origin": [(_words(name), _text(value)) for name, value in origin],
-        "Options and outcome": [(_words(name), _text(value)) for name, value in ours],
+        "Origin": [(_words(name), in_words(value)) for name, value in origin],
+        "Options and outcome": [(_words(name), in_words(value)) for name, value in ours],
     }
 
 
@@ -158,11 +159,3 @@ def _rows(trials: Trials) -> list[dict[str, Any]]:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "not recorded"
-    if value == "":
-        return "none"
-    return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -15,6 +15,7 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.places import Place, is_zarr, name_of, zarr_root
+from kmufs_stream.provenance import FACTOR
 from kmufs_stream.sources.frame import (
     attributes,
     check_text,
@@ -199,7 +200,7 @@ def _choose(
 ) -> zarr.Array[Any]:
     """The variable asked for, or the only numeric one of two dimensions, or of those named."""
     arrays = dict(sorted(group.arrays()))
-    if group.attrs.get("format") == "kmufs-factor" and variable is None:
+    if group.attrs.get("format") == FACTOR and variable is None:
         raise RequestError(
             "is_factor",
             f"{path} is a factor, not the data that it was made from.",

@@ -6,7 +6,7 @@ not matter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,6 +79,11 @@ class Transform:
             values *= np.repeat(factors, np.diff(block.indptr))
         else:
             values *= factors[:, None]
+
+
+def by_row(names: Iterable[str]) -> bool:
+    """Whether any of some transforms, by name, takes all features of a row to change one."""
+    return any(Transform.parse(name).total is not None for name in names)
 
 
 def _totals(block: Any) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kmufs_stream.provenance import in_words
 from kmufs_stream_cli import options, show
 
 
@@ -33,7 +34,7 @@ def info(
         if found[heading]:
             show.line(out)
             show.line(out, heading, "bold")
-            show.facts(out, [(n.replace("_", " "), _text(v)) for n, v in found[heading].items()])
+            show.facts(out, [(n.replace("_", " "), in_words(v)) for n, v in found[heading].items()])
     if found["arrays"]:
         show.line(out)
         show.line(out, "arrays", "bold")
@@ -47,25 +48,15 @@ def info(
 
 
 def _origin(found: dict[str, Any]) -> list[tuple[str, str]]:
-    version = _text(found["format_version"])
+    version = in_words(found["format_version"])
     if found["format_version"] != found["reads"]:
         version += f", which this version cannot read: it reads {found['reads']}"
     return [
-        ("command", _text(found["command"])),
-        ("created", _text(found["created"])),
-        ("by version", _text(found["version"])),
+        ("command", in_words(found["command"])),
+        ("created", in_words(found["created"])),
+        ("by version", in_words(found["version"])),
         ("format", version),
-        ("data", _text(found["source"])),
-        ("identity", _text(found["identity"])),
+        ("data", in_words(found["source"])),
+        ("identity", in_words(found["identity"])),
         ("on disk", show.size(found["bytes"])),
     ]
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "not recorded"
-    if value == "":
-        return "none"
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -186,8 +186,9 @@ def show_selection(result: Selection) -> None:
     show.facts(out, _outcome(result, summary))
     output = summary["output"]
     if output is not None:
-        by_row = any(name.startswith("normalise-rows") for name in result.matrix.transforms)
-        alone = result.plan.output_bytes > 0 and not by_row
+        from kmufs_stream.sources.transforms import by_row
+
+        alone = result.plan.output_bytes > 0 and not by_row(result.matrix.transforms)
         evaluate = show.command("evaluate", output, data=None if alone else result.matrix.source)
         show.next_commands(out, evaluate, show.opened(output))
 
