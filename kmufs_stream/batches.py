@@ -40,7 +40,7 @@ class Batches:
     def before(cls, first: NDArray[Any]) -> Self:
         """Before any row; shift and scale are those of the first batch, (rows, p), rows > 0."""
         scaling = Scaling.from_probe(first.astype(np.float64), "float64")
-        sample = RowSample(np.empty(0, np.int64), first[:0])
+        sample = RowSample(np.empty(0, np.int64), [first[:0]])
         return cls(scaling, Gram(scaling).init(), sample, "float64")
 
     @classmethod
@@ -66,7 +66,7 @@ class Batches:
         index = np.concatenate([self.sample.index, np.arange(seen, seen + len(batch))])
         values = np.concatenate([self.sample.values, batch])
         keep = smallest_hashes(index, sample_size(len(index), values[:1].nbytes))
-        self.sample = RowSample(index[keep], values[keep])
+        self.sample = RowSample(index[keep], [values[keep]])
         with blas.all_cores():
             self.state = Gram(self.scaling).update(self.state, batch.astype(np.float64), seen)
 

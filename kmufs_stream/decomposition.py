@@ -198,7 +198,8 @@ def decompose(
     lanczos : when ``lanczos`` stops, and its seed.
     screening : what becomes of missing values, and of features that hardly vary.
     memory : budget such as ``"2GB"``; half of what is available by default.
-    threads : block tasks side by side; all cores by default.
+    threads : block tasks side by side; one more than there are cores by default, so that one
+        reads while the others compute.
     precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
         holds every value of the data's dtype.
     out, overwrite, command : where to store the factor too; see

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,29 @@ from numpy.typing import NDArray
 
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.kernels import Gaps
+from kmufs_stream.streaming.sample import stack
 from kmufs_stream.streaming.scaling import Precision
 
 SAMPLE_BLOCK = 2**20  # numbers in a block of the row sample
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowSample:
     """Rows of the source chosen uniformly by a seeded hash of their numbers.
 
     Attributes
     ----------
     index : (m,) int64, ascending row numbers; rows dropped for missing values are left out.
-    values : (m, p) the rows, all features, in the source's dtype; what is missing is NaN.
+    pieces : the rows, some after the others; used up once ``values`` have been asked for.
     """
 
     index: NDArray[np.int64]
-    values: NDArray[Any]
+    pieces: list[NDArray[Any]]
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        """(m, p) the rows, all features, in the source's dtype; what is missing is NaN."""
+        return stack(self.pieces)
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
             else None
         ),
         k=int(attrs["k"]),
-        sample=RowSample(stored["sample_index"].values, stored["sample"].values),
+        sample=RowSample(stored["sample_index"].values, [stored["sample"].values]),
         screening=Screening(**attrs["screening"]),
         method=str(attrs["method"]),
         precision=attrs["precision"],

@@ -20,7 +20,7 @@ from kmufs_stream.streaming.cluster import active_client
 from kmufs_stream.streaming.kernels import Kernel, Moments, State
 from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.plan import Plan
-from kmufs_stream.streaming.sample import TakeRows, Together, stack
+from kmufs_stream.streaming.sample import TakeRows, Together
 from kmufs_stream.streaming.scaling import Scaling
 from kmufs_stream.streaming.screened import Screened, ScreenedState
 
@@ -86,11 +86,11 @@ class Reader:
 
     def sample(self) -> RowSample:
         """The rows gathered, but for those that the policy for missing values leaves out."""
-        index, values = self.sampled, stack(self.pieces)
+        sample = RowSample(self.sampled, self.pieces)
         if len(self.dropped):
-            kept = ~np.isin(index, self.dropped)
-            index, values = index[kept], values[kept]
-        return RowSample(index, values)
+            kept = ~np.isin(sample.index, self.dropped)
+            sample = RowSample(sample.index[kept], [sample.values[kept]])
+        return sample
 
     @property
     def _screens(self) -> bool:

@@ -221,9 +221,7 @@ def _added(
         **found,
         sample=RowSample(
             np.concatenate([factor.sample.index[kept], before.rows + rows.index]),
-            np.concatenate(
-                [factor.sample.values[kept], rows.values.astype(factor.sample.values.dtype)]
-            ),
+            [factor.sample.values[kept], rows.values.astype(factor.sample.values.dtype)],
         ),
         precision=least,
         fingerprint=belongs,

@@ -243,7 +243,8 @@ Threads = Annotated[
     typer.Option(
         "--threads",
         metavar="N",
-        help="Blocks worked on side by side, in each worker of a cluster; all cores by default.",
+        help="Blocks read and worked on side by side, in each worker of a cluster; one more than "
+        "there are cores by default.",
         rich_help_panel=RESOURCES,
     ),
 ]

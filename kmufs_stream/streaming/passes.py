@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from kmufs_stream.progress import SILENT, Advanced, Progress, Started
@@ -229,21 +228,14 @@ class _Pass(Generic[State]):
 def fold_partition(
     kernel: Kernel[State], rows: Rows, partition: range, stopped: Callable[[], bool]
 ) -> State:
-    """The kernel's state after one partition; each block is read while the last is worked on."""
-
-    def read(start: int) -> Any:
-        return rows.read(start, min(start + partition.step, partition.stop))
-
+    """The kernel's state after one partition."""
     state = kernel.init()
-    with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(read, partition.start)
-        for start in partition:
-            if stopped():
-                raise StoppedError
-            values = coming.result()
-            if start + partition.step < partition.stop:
-                coming = reader.submit(read, start + partition.step)
-            state = kernel.update(state, values, start)
+    for start in partition:
+        if stopped():
+            raise StoppedError
+        values = rows.read(start, min(start + partition.step, partition.stop))
+        state = kernel.update(state, values, start)
+        del values  # before the next is read
     return state
 
 

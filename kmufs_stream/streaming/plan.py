@@ -31,7 +31,7 @@ WORKER_BASELINE = 380 * MB  # of a cluster's worker, which has more libraries
 WORKER_SHARE = 0.8  # of its limit: above this, Dask pauses a worker
 SLACK = 1.5  # what the allocator keeps of blocks that come and go in several threads
 GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
-BLOCK_BYTES = 16 * MB
+BLOCK_BYTES = 32 * MB  # larger ones the C library maps and clears anew each time
 LARGE_BLOCK_BYTES = 64 * MB
 PARTITION_BYTES = 256 * MB
 PARTITIONS = 32  # at least, where there are that many blocks: keeps many threads busy
@@ -93,7 +93,7 @@ class Demand:
     copies : whether the selected columns are written.
     method : ``auto``, or a key of the costs.
     memory : budget; None for half of what is available.
-    threads : block tasks side by side; None for all cores.
+    threads : block tasks side by side; None for one more than there are cores.
     precision : ``auto``, ``float32`` or ``float64``.
     cluster : the workers that read; None for threads of this process.
     """
@@ -175,7 +175,7 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
         raise RequestError(
             "bad_option", f"--threads is {demand.threads}.", "Give --threads 1 or more."
         )
-    wanted = demand.threads or usable_cores()
+    wanted = demand.threads or usable_cores() + 1  # one reads while the others compute
     methods, rejected = _methods(table, costs, demand.method)
     smallest: _Sizing | None = None
     for method in methods if explicit is not None else methods[:1]:
@@ -267,10 +267,10 @@ def _block_sizes(table: Table, method: str, precision: Precision) -> Iterator[in
     unit = table.shard_rows if small else table.chunk_rows
     row = table.shape[1] * np.dtype(precision).itemsize
     if method == "lanczos":
-        target = LARGE_BLOCK_BYTES // 2
+        target = BLOCK_BYTES
     else:
         # Adding a block's p x p product to the state must cost little beside making it.
-        target = min(max(4 * table.shape[1] * row, BLOCK_BYTES), LARGE_BLOCK_BYTES)
+        target = min(max(2 * table.shape[1] * row, BLOCK_BYTES), LARGE_BLOCK_BYTES)
     units = max(min(target // row, table.shape[0] + unit - 1) // unit, 1)
     while units > 1:
         yield units * unit
@@ -287,7 +287,7 @@ def _sparse_block_sizes(table: Table, sparsity: Sparsity, method: str) -> Iterat
     """
     n = max(table.shape[0], 1)
     mean = max(int(sparsity.indptr[-1]) // n, 1)
-    rows = LARGE_BLOCK_BYTES // 2 // (table.mean_row_bytes + PROJECTED_BYTES)
+    rows = BLOCK_BYTES // (table.mean_row_bytes + PROJECTED_BYTES)
     if method != "lanczos":
         rows = min(rows, slab_rows(table.shape[1]))
     rows = min(max(rows, sparsity.chunk_entries // mean, 1), n)
@@ -321,12 +321,10 @@ class _Sizing:
         self.sample = sample_size(n, table.row_bytes) * table.row_bytes
         self.chunk_rows = _output_chunk_rows(table, demand.h)
         rows = min(block_rows, n)
-        # One block is read while another is worked on, in float64 at worst: what float32 cannot
-        # hold falls back to it.
+        # A block is worked on in float64 at worst: what float32 cannot hold falls back to it.
         held = 0 if table.in_memory and not table.copies else table.block_bytes(rows)
-        self.block = int(
-            SLACK * (table.read_bytes(rows) + held + table.work_bytes(rows) + self.cost.update)
-        )
+        working = held + table.work_bytes(rows) + self.cost.update
+        self.block = int(SLACK * max(table.read_bytes(rows), working))
         probed = min(n, PROBE_PLACES * PROBE_ROWS)
         probe = probed * p * (table.dtype.itemsize + 4 * 8)
         if table.sparsity is not None:
