@@ -18,13 +18,14 @@ from kmufs_stream.version import __version__
 if TYPE_CHECKING:
     from kmufs_stream.application import Application, apply
     from kmufs_stream.conversion import Conversion, convert
-    from kmufs_stream.decomposition import LanczosOptions, decompose
+    from kmufs_stream.decomposition import decompose
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
     from kmufs_stream.estimator import KMeansUFS
     from kmufs_stream.evaluation import Evaluation, evaluate
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
     from kmufs_stream.information import info
+    from kmufs_stream.planning import LanczosOptions
     from kmufs_stream.rechunking import Rechunking, rechunk
     from kmufs_stream.reporting import Report, report
     from kmufs_stream.result import Selection
@@ -81,7 +82,7 @@ _HOMES = {
     "Factor": "factor",
     "KMeansUFS": "estimator",
     "KmufsError": "errors",
-    "LanczosOptions": "decomposition",
+    "LanczosOptions": "planning",
     "Matrix": "sources",
     "Plan": "streaming.plan",
     "Rechunking": "rechunking",

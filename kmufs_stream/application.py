@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.decomposition import inputs_of, table_of
+from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.matching import Matched, ReorderedRows, find_features
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
+from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import made_by
 from kmufs_stream.sources import open_matrix

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
-from kmufs_stream.decomposition import check_k, check_rank
-from kmufs_stream.factor import Factor, RowSample
+from kmufs_stream.factor import Factor, RowSample, check_k, check_rank
 from kmufs_stream.routes.gram import leading_of_gram, state_of
 from kmufs_stream.screening import CONSTANT, Screening, standardise
 from kmufs_stream.streaming.kernels import Gram, GramState

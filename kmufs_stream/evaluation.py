@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
-from kmufs_stream.decomposition import check_k, table_of
 from kmufs_stream.errors import RequestError
+from kmufs_stream.factor import check_k
 from kmufs_stream.kmeans import Clustering, kmeans, kmeans_costs
 from kmufs_stream.measures import (
     Agreement,
@@ -23,6 +23,7 @@ from kmufs_stream.measures import (
     mean_correlation,
 )
 from kmufs_stream.places import PlaceLike, place_of
+from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import Screening, Standardised, standardise

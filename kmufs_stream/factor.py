@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kmufs_stream.errors import RequestError
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.streaming.sample import stack
@@ -212,6 +213,39 @@ class Factor(Leading):
 def components_for(k: int, usable: int) -> int:
     """How many components a factor for k clusters keeps: r = min(usable, 2k + 1)."""
     return min(usable, 2 * k + 1)
+
+
+def check_k(k: int, limit: int, what: str = "features") -> None:
+    """Refuse k < 1 and k beyond the number of features."""
+    if k < 1:
+        raise RequestError(
+            "bad_k", f"k is {k}; clusters are counted from 1.", "Give --k 1 or more."
+        )
+    if k > limit:
+        raise RequestError(
+            "bad_k",
+            f"k is {k}, but there are only {limit} {what}.",
+            f"Give --k {limit} or less.",
+        )
+
+
+def check_rank(k: int, factor: Factor) -> None:
+    """Refuse k beyond the rank: the components further on are rounding."""
+    rank = factor.rank
+    if k <= rank:
+        return
+    kept = len(factor.singular_values)
+    if rank == kept < len(factor.components):
+        raise RequestError(
+            "bad_k",
+            f"k is {k}, but this factor holds {rank} components.",
+            f"Give --k {rank} or less, or decompose again with a larger --k.",
+        )
+    raise RequestError(
+        "bad_k",
+        f"k is {k}, but the standardised data have rank {rank}.",
+        f"Give --k {rank} or less.",
+    )
 
 
 def score_tolerance(precision: Precision) -> float:

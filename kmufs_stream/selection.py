@@ -14,21 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.anndata_output import check_anndata_output, write_anndata
-from kmufs_stream.decomposition import (
-    LanczosOptions,
-    check_k,
-    check_rank,
-    checkpoint_for,
-    compute_factor,
-    inputs_of,
-    plan_for,
-)
+from kmufs_stream.decomposition import checkpoint_for, compute_factor, inputs_of
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import Factor, check_k, check_rank
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, place_of
+from kmufs_stream.planning import LanczosOptions, plan_for
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import made_by
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of

@@ -16,13 +16,14 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream import blas
-from kmufs_stream.decomposition import LanczosOptions, check_k, check_rank, compute_factor
+from kmufs_stream.decomposition import compute_factor
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import Factor, check_k, check_rank
 from kmufs_stream.factor_store import is_factor, load_factor
 from kmufs_stream.identity import check_unchanged
 from kmufs_stream.measures import mean_correlation
 from kmufs_stream.places import place_of
+from kmufs_stream.planning import LanczosOptions
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.screening import Screening
 from kmufs_stream.selection import plan_selection

@@ -11,21 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
-from kmufs_stream.decomposition import (
-    LanczosOptions,
-    check_k,
-    check_rank,
-    check_spread,
-    inputs_of,
-    plan_for,
-)
+from kmufs_stream.decomposition import check_spread, inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor, RowSample
+from kmufs_stream.factor import Factor, RowSample, check_k, check_rank
 from kmufs_stream.factor_store import load_factor, save_factor, stored_fingerprint
 from kmufs_stream.identity import added_rows, check_unchanged, digest_of_chunks
 from kmufs_stream.matching import ReorderedRows, find_features, refuse
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
+from kmufs_stream.planning import LanczosOptions, plan_for
 from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram, state_of

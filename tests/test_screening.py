@@ -23,7 +23,7 @@ from kmufs_stream import (
     save_factor,
     select,
 )
-from kmufs_stream.decomposition import LanczosOptions
+from kmufs_stream.planning import LanczosOptions
 
 N, P, K = 600, 30, 3
 X = planted(N, P)
