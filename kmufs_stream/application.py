@@ -18,10 +18,10 @@ from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
-from kmufs_stream.provenance import made_by
+from kmufs_stream.provenance import APPLICATION, made_by
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.sources.matrix import plain
-from kmufs_stream.stored import APPLIED, VERSIONS, read_selection
+from kmufs_stream.stored import VERSIONS, read_selection
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Cost, Demand, make_plan
 from kmufs_stream.subset import subset_frame, write_result
@@ -120,8 +120,8 @@ def apply(
         "matched": matched,
         "transforms": root.attrs["transforms"],
         "where": matrix.where,
-        "format": APPLIED,
-        "format_version": VERSIONS[APPLIED],
+        "format": APPLICATION,
+        "format_version": VERSIONS[APPLICATION],
         "version": __version__,
         **made_by(command),
     }

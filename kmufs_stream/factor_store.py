@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-import zarr
 
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor, RowSample
@@ -24,6 +23,7 @@ from kmufs_stream.places import (
     zarr_root,
 )
 from kmufs_stream.provenance import FACTOR, made_by
+from kmufs_stream.recognition import recognised, stored_attributes
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.version import __version__
@@ -111,20 +111,22 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
             f"The factor {absence(place)}",
             "Make it with kmufs-stream decompose.",
         )
+    if not is_factor(place):
+        raise RequestError(
+            "not_a_factor",
+            f"{path} is not a factor: it is {recognised(place)[0]}.",
+            "Make one with kmufs-stream decompose.",
+        )
     try:
         with opened_quietly():
             stored = xr.open_zarr(zarr_root(place), chunks=None).load()
-        kind, version = stored.attrs.get("format"), stored.attrs.get("format_version")
+        version = stored.attrs.get("format_version")
     except Exception as error:
         raise RequestError(
             "not_a_factor",
             f"{path} cannot be read as a factor: {type(error).__name__}: {error}",
             "Make it with kmufs-stream decompose.",
         ) from error
-    if kind != FORMAT:
-        raise RequestError(
-            "not_a_factor", f"{path} is not a factor.", "Make one with kmufs-stream decompose."
-        )
     if version != FORMAT_VERSION:
         raise RequestError(
             "factor_format",
@@ -184,14 +186,9 @@ def stored_fingerprint(place: Place) -> Any:
     return _attributes(place).get("fingerprint")
 
 
-def _attributes(place: Place) -> dict[str, Any]:
-    """Those of a Zarr group; none of whatever is none."""
-    if not is_there(place):
-        return {}
-    try:
-        return dict(zarr.open_group(zarr_root(place), mode="r").attrs)
-    except Exception:  # whatever it is, and if it is nothing: whoever opens it will say so
-        return {}
+def _attributes(place: Place) -> Mapping[str, Any]:
+    """Those of a Zarr store; none of whatever is none: whoever opens it will say so."""
+    return (stored_attributes(place) if is_there(place) else None) or {}
 
 
 def _checksum(stored: xr.Dataset) -> str:

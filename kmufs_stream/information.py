@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from upath import UPath
 
 from kmufs_stream import factor_store, stored
 from kmufs_stream.errors import RequestError
-from kmufs_stream.places import absence, is_there, name_of, place_of, zarr_root
+from kmufs_stream.places import PlaceLike, absence, is_there, name_of, place_of, zarr_root
+from kmufs_stream.recognition import recognised
 from kmufs_stream.streaming import checkpoint
 
 READS = {
@@ -38,7 +39,7 @@ OUTCOME = (
 SHAPE = ("samples", "features", "k", "h")
 
 
-def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a selection, a factor, an applied selection or a checkpoint says of itself.
 
     Returns plain JSON types: ``path``, ``kind``, ``format_version`` and that which this version
@@ -46,9 +47,11 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     ``source``, ``identity`` of the data, ``shape``, ``options``, ``outcome``, ``arrays`` (name to
     shape and dtype), ``bytes`` stored. What is not recorded is null or missing.
 
+    ``storage_options`` are for fsspec, where ``path`` is an address.
+
     Raises RequestError for anything else. O(number of arrays and files).
     """
-    place = place_of(path)
+    place = place_of(path, storage_options)
     assert isinstance(place, Path | UPath)
     if not is_there(place):
         raise RequestError("not_found", absence(place), "Look for a slip in the path.")
@@ -56,10 +59,12 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     said, arrays = _of_checkpoint(noted) if noted.is_file() else _of_store(place)
     kind = str(said.get("format"))
     if kind not in READS:
+        what, then = recognised(place)
         raise RequestError(
             "not_ours",
-            f"{name_of(place)} is nothing that kmufs-stream says more about.",
-            "Give what select, decompose or apply wrote, or a checkpoint.",
+            f"{name_of(place)} is {what}: info tells of what select, decompose or apply wrote, "
+            "and of checkpoints.",
+            then,
         )
     rest = {name: value for name, value in said.items() if name not in (*SELF, *SHAPE, "checksum")}
     outcome = {

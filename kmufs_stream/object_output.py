@@ -37,7 +37,7 @@ from kmufs_stream.places import (
 )
 
 ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # what tells a store comes last
-ELSEWHERE = "Choose another --out."
+ELSEWHERE = "Choose another output."
 _ours: set[str] = set()  # claims of this process
 
 
@@ -99,13 +99,13 @@ def check_object_store(out: UPath, *, overwrite: bool) -> None:
                 raise RequestError(
                     "output_exists",
                     f"The output {out} exists.",
-                    "Say --overwrite to replace it, or choose another --out.",
+                    "Say --overwrite to replace it, or choose another output.",
                 )
         elif is_there(out) and not _claims(out):  # else it is what a run that died has left
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                "Choose another --out, or remove it yourself.",
+                "Choose another output, or remove it yourself.",
             )
         trial = _beside(out) / f"trial-{uuid.uuid4().hex}"
         trial.write_bytes(b"")
@@ -258,7 +258,7 @@ def _being_written(out: UPath, who: str) -> TakenError:
     return TakenError(
         "being_written",
         f"{who} is writing the output {out}.",
-        f"Wait for it, or choose another --out; if it has died, remove {_beside(out)}/.",
+        f"Wait for it, or choose another output; if it has died, remove {_beside(out)}/.",
     )
 
 
@@ -266,7 +266,7 @@ def _came_into_being(out: UPath) -> TakenError:
     return TakenError(
         "output_exists",
         f"The output {out} has come into being meanwhile; it is left as it is.",
-        "Say --overwrite, or choose another --out.",
+        "Say --overwrite, or choose another output.",
     )
 
 

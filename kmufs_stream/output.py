@@ -39,7 +39,7 @@ def check_output(out: Place, inputs: Sequence[Place], *, overwrite: bool) -> Non
         raise RequestError(
             "bad_output",
             f"The output {out} is an existing folder, not the name of a store to write.",
-            "Choose another --out.",
+            "Choose another output.",
         )
     for place in inputs:
         how = _overlap(out, place)
@@ -47,7 +47,7 @@ def check_output(out: Place, inputs: Sequence[Place], *, overwrite: bool) -> Non
             raise RequestError(
                 "output_is_input",
                 f"The output {name_of(out)} {how} the input {name_of(place)}.",
-                "Choose another --out.",
+                "Choose another output.",
             )
     if isinstance(out, Path):
         _check_folder(out, overwrite=overwrite)
@@ -77,26 +77,63 @@ def _check_folder(out: Path, *, overwrite: bool) -> None:
         raise RequestError(
             "no_folder",
             f"The folder {place.parent} of the output {what}.",
-            "Create it, or choose another --out.",
+            "Create it, or choose another output.",
         )
     if out.exists():
         if not is_zarr(out) and not is_hdf5(out):
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                "Choose another --out, or remove it yourself.",
+                "Choose another output, or remove it yourself.",
             )
         if not overwrite:
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists.",
-                "Say --overwrite to replace it, or choose another --out.",
+                "Say --overwrite to replace it, or choose another output.",
             )
     if not _writable(place.parent):
         raise RequestError(
             "not_writable",
             f"The folder {place.parent} of the output cannot be written to.",
-            "Choose another --out, or change the folder's permissions.",
+            "Choose another output, or change the folder's permissions.",
+        )
+
+
+def check_file(out: Path, option: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
+    """Refuse a file that cannot or must not be written, before anything is computed.
+
+    ``option`` is what chooses another. Raises RequestError as :func:`check_output` does.
+    """
+    another = f"choose another {option}."
+    for place in inputs:
+        how = _overlap(out, place)
+        if how is not None:
+            raise RequestError(
+                "output_is_input",
+                f"The output {out} {how} the input {name_of(place)}.",
+                another.capitalize(),
+            )
+    folder = out.resolve().parent
+    if not folder.is_dir():
+        raise RequestError(
+            "no_folder",
+            f"The folder {folder} of the output does not exist.",
+            f"Create it, or {another}",
+        )
+    if out.is_dir():
+        raise RequestError("output_exists", f"The output {out} is a folder.", another.capitalize())
+    if out.exists() and not overwrite:
+        raise RequestError(
+            "output_exists",
+            f"The output {out} exists.",
+            f"Say --overwrite to replace it, or {another}",
+        )
+    if not _writable(folder):
+        raise RequestError(
+            "not_writable",
+            f"The folder {folder} of the output cannot be written to.",
+            f"Change the folder's permissions, or {another}",
         )
 
 
@@ -147,7 +184,7 @@ def new_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
             raise RequestError(
                 "output_exists",
                 f"The output {out} has come into being meanwhile; it is left as it is.",
-                "Say --overwrite, or choose another --out.",
+                "Say --overwrite, or choose another output.",
             )
         if out.exists():
             out.rename(previous)
@@ -156,7 +193,7 @@ def new_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
         raise BrokenError(
             "write_failed",
             f"Writing {out} failed: {error.strerror or error}.",
-            "Make room or repair the disk, or choose another --out; nothing was changed.",
+            "Make room or repair the disk, or choose another output; nothing was changed.",
         ) from error
     finally:
         _remove(partial)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-FACTOR = "kmufs-factor"  # the format of what decompose writes
+# The formats of what decompose, select and apply write.
+FACTOR, SELECTION, APPLICATION = "kmufs-factor", "kmufs-selection", "kmufs-application"
 
 
 def made_by(command: str | None) -> dict[str, str]:

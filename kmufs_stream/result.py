@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kmufs_stream import blas
 from kmufs_stream.factor import Factor, TiedComponents
 from kmufs_stream.places import Place, name_of, zarr_root
+from kmufs_stream.provenance import SELECTION
 from kmufs_stream.solvers import Solution
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
@@ -24,7 +25,7 @@ from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_fram
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly
 
-FORMAT = "kmufs-selection"
+FORMAT = SELECTION
 FORMAT_VERSION = 1
 RELATED = 500  # of the selected features, the best, whose correlations are kept
 
@@ -179,7 +180,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "precision": factor.precision,
         "transforms": ", ".join(result.matrix.transforms),
         "where": result.matrix.where,
-        "passes": factor.passes,
+        "passes": result.passes,
         "settled": int(factor.settled),
         "score_error": factor.score_error,
         "samples": features.samples,

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.places import Place, absence, is_there, name_of, zarr_root
+from kmufs_stream.provenance import APPLICATION
+from kmufs_stream.recognition import recognised, stored_attributes
 from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import dense
@@ -19,8 +21,7 @@ from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.streaming.lloyd import Standard
 from kmufs_stream.zarr_io import opened_quietly
 
-APPLIED = "kmufs-application"  # the format of what apply writes
-VERSIONS = {FORMAT: FORMAT_VERSION, APPLIED: 1}
+VERSIONS = {FORMAT: FORMAT_VERSION, APPLICATION: 1}
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def read_selection(place: Place) -> tuple[xr.Dataset, xr.Dataset]:
     """
     root = _read(place)
     if root.attrs["format"] != FORMAT:
-        raise _not_a_selection(name_of(place))
+        raise _not_a_selection(place)
     return root, _read(place, "all_features")
 
 
@@ -189,6 +190,8 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
                 zarr_root(place), group=group, chunks=None, create_default_indexes=False
             )
     except Exception as error:
+        if (stored_attributes(place) or {}).get("format") not in VERSIONS:
+            raise _not_a_selection(place) from error
         raise RequestError(
             "not_a_selection",
             f"{source} cannot be read as a selection: {type(error).__name__}: {error}",
@@ -198,7 +201,7 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
         return stored
     kind, version = stored.attrs.get("format"), stored.attrs.get("format_version")
     if kind not in VERSIONS:
-        raise _not_a_selection(source)
+        raise _not_a_selection(place)
     if version != VERSIONS[kind]:
         raise RequestError(
             "selection_format",
@@ -209,11 +212,12 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
     return stored
 
 
-def _not_a_selection(source: str) -> RequestError:
+def _not_a_selection(place: Place) -> RequestError:
+    what, then = recognised(place)
     return RequestError(
         "not_a_selection",
-        f"{source} is not a selection.",
-        "Give what kmufs-stream select wrote.",
+        f"{name_of(place)} is not a selection: it is {what}.",
+        f"Give what kmufs-stream select wrote. {then}",
     )
 
 

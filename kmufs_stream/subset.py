@@ -238,7 +238,7 @@ def _copy_columns(
             "output_differs",
             f"{what} of the output are not as a worker wrote them.",
             "All workers and this process must see the output's folder under the same path; "
-            "choose such a place with --out.",
+            "choose such a place for it.",
         )
 
 

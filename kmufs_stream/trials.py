@@ -22,6 +22,7 @@ from kmufs_stream.factor import Factor, check_k, check_rank
 from kmufs_stream.factor_store import is_factor, load_factor
 from kmufs_stream.identity import check_unchanged
 from kmufs_stream.measures import mean_correlation
+from kmufs_stream.output import check_file
 from kmufs_stream.places import place_of
 from kmufs_stream.planning import LanczosOptions
 from kmufs_stream.progress import SILENT, Progress
@@ -44,7 +45,8 @@ class Trial:
 
     Attributes
     ----------
-    explained : share of the relaxed cluster indicators Q_k in the span of the chosen features.
+    explained : share of the relaxed cluster indicators Q_k in the span of the chosen features;
+        k clusters make k - 1 components, and of the k-th, which is then noise, little is spanned.
     mean_correlation : mean absolute correlation of two chosen features.
     selected : (h,) int64 source indices, ascending.
     """
@@ -260,7 +262,7 @@ def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = F
     written.
     """
     path = Path(path)
-    check_csv(path, overwrite=overwrite)
+    check_file(path, "--csv", [], overwrite=overwrite)
     try:
         found.table().to_csv(path, index=False)
     except OSError as error:
@@ -269,17 +271,3 @@ def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = F
             f"Writing {path} failed: {error.strerror or error}.",
             "Make room, or choose another --csv.",
         ) from error
-
-
-def check_csv(path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Refuse a file that must not or cannot be written, before anything is computed."""
-    if not Path(path).parent.is_dir():
-        raise RequestError(
-            "no_folder",
-            f"{path} cannot be written: {Path(path).parent} is no folder of this machine.",
-            "Create it, or choose another --csv.",
-        )
-    if Path(path).exists() and not overwrite:
-        raise RequestError(
-            "output_exists", f"{path} exists.", "Say --overwrite, or choose another --csv."
-        )

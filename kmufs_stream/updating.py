@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -184,7 +185,7 @@ def _added(
         sampled=sampled[sampled >= before.rows] - before.rows,
         complete=complete,
     )
-    with blas.all_cores():
+    with blas.all_cores(), _fixed_by_factor():
         kernel = SparseGram if matrix.sparsity is not None else Gram
         fresh = reader(kernel(scaling, note_gaps=screening.missing == "mean"))
         state = state_of(factor, scaling).merged(fresh)
@@ -205,8 +206,6 @@ def _added(
         )
     features = leading.features.of_all(before.asked, p)
     _check_returned(before, features, reader.complete, matrix)
-    if matrix.sparsity is not None:
-        check_spread(features, matrix.feature_name)
     check_unchanged(matrix, pieces)
     rows = reader.sample()
     found = vars(leading) | {"features": features, "passes": reader.passes}
@@ -220,9 +219,24 @@ def _added(
         precision=least,
         fingerprint=belongs,
     )
-    check_k(k, len(features.usable), "usable features")
-    check_rank(k, updated)
+    with _fixed_by_factor():
+        if matrix.sparsity is not None:
+            check_spread(features, matrix.feature_name)
+        check_k(k, len(features.usable), "usable features")
+        check_rank(k, updated)
     return updated
+
+
+@contextlib.contextmanager
+def _fixed_by_factor() -> Iterator[None]:
+    """Have refusals say where their remedies are to be typed: an update takes no such options."""
+    try:
+        yield
+    except RequestError as error:
+        remedy = (
+            f"A factor keeps its options; to change them decompose all rows anew. {error.remedy}"
+        )
+        raise RequestError(error.code, error.message, remedy) from error
 
 
 def _plan(factor: Factor, matrix: Matrix, memory: str | int | None, threads: int | None) -> Plan:

@@ -7,14 +7,18 @@ draws it, ``images`` makes SVG and PNG of that, ``page`` puts it together.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from upath import UPath
+from zarr.abc.store import Store
+
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.output import new_output
+from kmufs_stream.output import check_file, new_output
+from kmufs_stream.places import PlaceLike, place_of
 
 NEEDED = ("matplotlib", "jinja2")
 
@@ -46,11 +50,12 @@ class Report:
 
 
 def report(
-    results: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    results: PlaceLike | Sequence[PlaceLike],
     *,
     out: str | os.PathLike[str],
     png: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     command: str | None = None,
 ) -> Report:
     """Write a page that shows selections and sweeps, and compares what are several.
@@ -62,6 +67,7 @@ def report(
     png : a name that ends in .png takes all figures as one image; any other is a folder with an
         image for each, made if it is not there.
     overwrite : replace files that exist.
+    storage_options : for fsspec, where results lie in an object store.
     command : the command line that asks for this, to be shown.
 
     Raises
@@ -74,22 +80,23 @@ def report(
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise missing_library(" and ".join(missing), "A report", "report")
-    sources = [results] if isinstance(results, str | os.PathLike) else list(results)
-    if not sources:
+    several = [results] if isinstance(results, str | os.PathLike | UPath | Store) else results
+    places = [place_of(result, storage_options) for result in several]
+    if not places:
         raise RequestError("bad_option", "No result is given.", "Give one or more.")
     page_file = Path(out)
-    _check(page_file, "--out", sources, overwrite=overwrite)
+    check_file(page_file, "--out", places, overwrite=overwrite)
     image_file = None if png is None else Path(png)
     single = image_file is not None and image_file.suffix.lower() == ".png"
     if image_file is not None and (single or image_file.is_file()):
-        _check(image_file, "--png", sources, overwrite=overwrite)
+        check_file(image_file, "--png", places, overwrite=overwrite)
 
     # Half a second, for those who draw alone.
     from kmufs_stream.reporting import images
     from kmufs_stream.reporting.content import read_all
     from kmufs_stream.reporting.page import assemble
 
-    whole = assemble(read_all(sources))
+    whole = assemble(read_all(places))
     files: dict[Path, bytes] = {page_file: whole.html(command).encode()}
     if image_file is not None and single:
         files[image_file] = images.as_png(whole.groups)
@@ -99,33 +106,8 @@ def report(
             if picture.draw is not None:
                 files[image_file / f"{name}.png"] = images.as_png([(heading, [picture])])
         for file in list(files)[1:]:
-            _check(file, "--png", sources, overwrite=overwrite)
+            check_file(file, "--png", places, overwrite=overwrite)
     for file, content in files.items():
         with new_output(file, overwrite=overwrite) as partial:
             partial.write_bytes(content)
     return Report(page_file, tuple(list(files)[1:]), len(whole.results), len(whole.sweeps))
-
-
-def _check(out: Path, option: str, sources: Sequence[Any], *, overwrite: bool) -> None:
-    """Refuse a file that cannot or must not be written, before anything is drawn."""
-    place = out.resolve()
-    if any(place == Path(s).resolve() or Path(s).resolve() in place.parents for s in sources):
-        raise RequestError(
-            "output_is_input",
-            f"{out} is, or lies in, what is reported.",
-            f"Choose another {option}.",
-        )
-    if not place.parent.is_dir():
-        raise RequestError(
-            "no_folder",
-            f"The folder {place.parent} of the output does not exist.",
-            f"Create it, or choose another {option}.",
-        )
-    if place.is_dir():
-        raise RequestError("output_exists", f"{out} is a folder.", f"Choose another {option}.")
-    if place.exists() and not overwrite:
-        raise RequestError(
-            "output_exists",
-            f"The output {out} exists.",
-            f"Say --overwrite to replace it, or choose another {option}.",
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import orient_columns
 from kmufs_stream.measures import effective_rank, mean_correlation
-from kmufs_stream.places import Place, place_of, zarr_root
+from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, plain
@@ -132,23 +131,21 @@ class Trials:
     knees: dict[tuple[int, str], int | None]
 
 
-def read_all(sources: Sequence[str | os.PathLike[str]]) -> list[Result | Trials]:
+def read_all(places: Sequence[Place]) -> list[Result | Trials]:
     """Read what is to be reported, named by file names, or by paths where these repeat."""
-    names = [Path(source).name for source in sources]
+    names = [name_of(place).rpartition("/")[2] for place in places]
     if len(set(names)) < len(names):
-        names = [os.fspath(source) for source in sources]
-    return [read(source, name) for source, name in zip(sources, names, strict=True)]
+        names = [name_of(place) for place in places]
+    return [read(place, name) for place, name in zip(places, names, strict=True)]
 
 
-def read(source: str | os.PathLike[str], name: str) -> Result | Trials:
+def read(place: Place, name: str) -> Result | Trials:
     """Read what select or sweep wrote; of the data a sample of rows, whatever their number.
 
     Raises RequestError for anything else.
     """
-    path = os.fspath(source)
-    if path.lower().endswith(TABLES) and Path(path).is_file():
-        return _trials(path, name)
-    place = place_of(path)
+    if isinstance(place, Path) and place.suffix.lower() in TABLES and place.is_file():
+        return _trials(place, name)
     root, every = read_selection(place)
     with opened_quietly():
         noted = xr.open_zarr(zarr_root(place), group="diagnostics", chunks=None).load()
@@ -251,14 +248,17 @@ def _sample(matrix: Matrix) -> NDArray[Any]:
     return np.concatenate([dense(matrix.rows.read(a, a + length)) for a in starts.tolist()])
 
 
-def _trials(place: str, name: str) -> Trials:
+def _trials(place: Path, name: str) -> Trials:
     """What ``sweep --csv`` or ``sweep --json`` wrote. Raises RequestError for other tables."""
     try:
-        if place.lower().endswith(".csv"):
-            table = pd.read_csv(place, usecols=list(COLUMNS))
+        if place.suffix.lower() == ".csv":
+            table = pd.read_csv(place)
         else:
-            whole = json.loads(Path(place).read_text(encoding="utf-8"))
-            table = pd.DataFrame(whole["trials"])[list(COLUMNS)]
+            table = pd.DataFrame(json.loads(place.read_text(encoding="utf-8"))["trials"])
+        lacking = [column for column in COLUMNS if column not in table]
+        if lacking:
+            raise ValueError(f"it has no column {lacking[0]}")
+        table = table[list(COLUMNS)]
         table = table.astype(
             {"k": int, "h": int, "converged": bool, "solver": str}
             | dict.fromkeys(("objective", "optimum", "explained", "mean_correlation"), float)
@@ -266,7 +266,7 @@ def _trials(place: str, name: str) -> Trials:
     except (ValueError, KeyError, TypeError, UnicodeError) as error:
         raise RequestError(
             "not_a_sweep",
-            f"{place} is not the table of a sweep: {' '.join(str(error).split())}",
+            f"{place} is not the table of a sweep: {_in_line(error)}.",
             "Give what kmufs-stream sweep wrote by --csv, or printed by --json.",
         ) from error
     grouped: Any = table.groupby(["k", "solver"], sort=False)
@@ -282,6 +282,13 @@ def _trials(place: str, name: str) -> Trials:
             for which, curve in curves.items()
         },
     )
+
+
+def _in_line(error: Exception) -> str:
+    """What a library says, in one line; of a key error the key alone would be said."""
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return " ".join(str(error).split()).rstrip(".")
 
 
 @dataclass(frozen=True)

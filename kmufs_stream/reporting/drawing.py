@@ -19,6 +19,7 @@ MARKERS = "osD^vP*X"
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 WIDTH = 4.4  # inches of a figure
 POINTS = 1500  # more are drawn as an image
+BADGE = (0.05, 0.06)  # of the width and height that a cluster's number takes
 STEMS = 60  # components drawn one by one, at most
 SETTINGS: Any = {
     "axes.edgecolor": LINE,
@@ -46,15 +47,15 @@ def draw_spectrum(figure: FigureBase, *, result: Result, k: int) -> None:
     """Eigenvalues, those of the leading k and the next, and the noise edge."""
     axes, values = figure.subplots(), result.eigenvalues
     place = np.arange(1, len(values) + 1)
-    positive = values[values > 0]
-    if len(positive) and positive[0] > 30 * positive[-1]:
-        _logarithmic(axes)
     for part, colour in ((slice(0, k), ACCENT), (slice(k, None), MUTED)):
         if len(values) <= STEMS:
             axes.plot(place[part], values[part], "o", color=colour, ms=4.5)
         elif len(values[part]):
             axes.plot(place[part], values[part], color=colour, lw=2)
     axes.plot(place, values, color=LINE, lw=1, zorder=0)
+    positive = values[values > 0]
+    if len(positive) and positive[0] > 30 * positive[-1]:
+        _logarithmic(axes)
     axes.axvline(k + 0.5, color=ACCENT, lw=1, ls=(0, (4, 3)))
     axes.annotate(
         f"k = {k}", (k + 0.5, 1), (4, -2), xycoords=("data", "axes fraction"),
@@ -128,14 +129,31 @@ def draw_view(figure: FigureBase, *, view: View) -> None:
         x, y = points[view.clusters == cluster].T
         hue, marker = HUES[cluster % len(HUES)], MARKERS[cluster // len(HUES) % len(MARKERS)]
         axes.scatter(x, y, s=9, color=hue, marker=marker, alpha=0.7, linewidths=0, rasterized=True)
-    for cluster in range(view.clusters.max() + 1):
-        x, y = np.median(points[view.clusters == cluster], axis=0)
+    for cluster, place in enumerate(_apart(points, view.clusters)):
         axes.annotate(
-            str(cluster + 1), (x, y), ha="center", va="center", weight="bold", color=INK,
+            str(cluster + 1), place, ha="center", va="center", weight="bold", color=INK,
             bbox={"boxstyle": "circle,pad=0.25", "facecolor": PAPER, "edgecolor": LINE},
         )  # fmt: skip
     first, second = view.shares
     _named(axes, f"component 1 ({first:.0%})", f"component 2 ({second:.0%})")
+
+
+def _apart(points: NDArray[np.float64], clusters: NDArray[np.int64]) -> list[tuple[float, float]]:
+    """A place for each cluster's number: near its middle, where no other number stands."""
+    room = BADGE * np.ptp(points, axis=0)
+    placed: list[tuple[float, float]] = []
+    for cluster in range(clusters.max() + 1):
+        own = points[clusters == cluster]
+        middle = np.median(own, axis=0)
+        nearest = own[np.argsort(((own - middle) ** 2).sum(axis=1), kind="stable")]
+        free = [
+            place
+            for place in (middle, *nearest[: len(nearest) // 2])
+            if all((np.abs(place - other) > room).any() for other in placed)
+        ]
+        x, y = free[0] if free else middle
+        placed.append((float(x), float(y)))
+    return placed
 
 
 def draw_convergence(figure: FigureBase, *, panels: list[Panel]) -> None:
@@ -148,7 +166,7 @@ def draw_convergence(figure: FigureBase, *, panels: list[Panel]) -> None:
             axes.axhline(across, color=SECOND, lw=1, ls=":")
         axes.yaxis.set_major_locator(MaxNLocator(4))
         if logarithmic and all((values > 0).all() for _, values, _ in lines):
-            _logarithmic(axes)
+            _logarithmic(axes, most=4)
         if len(lines) > 1:
             axes.legend(
                 loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, labelcolor="linecolor",
@@ -193,10 +211,12 @@ def draw_curves(figure: FigureBase, *, trials: Trials, column: str) -> None:
         _legend(axes, 3)
 
 
-def _logarithmic(axes: Axes) -> None:
-    """A scale whose numbers are plain text: two a decade where there is room for no more."""
+def _logarithmic(axes: Axes, most: int = 8) -> None:
+    """A scale whose numbers are plain text, ``most`` or so: two a decade where there is room."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=8))
+    low, high = np.log10(axes.get_ylim())
+    subs = (1.0, 3.0) if 2 * (high - low) <= most else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=most))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
 

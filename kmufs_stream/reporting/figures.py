@@ -230,8 +230,10 @@ def of_results(results: list[Result]) -> list[Picture]:
 def of_trials(trials: Trials) -> list[Picture]:
     """The figures of a sweep."""
     kinds = {
-        "explained": ("Explained", "How much of the k relaxed cluster indicators the h chosen "
-                      "features span. Rings: the knee of a curve."),
+        "explained": ("Explained", "How much of the k leading components, the relaxed cluster "
+                      "indicators, the h chosen features span. k clusters make k - 1 of them and "
+                      "leave the k-th to noise: about 1/k less than 1 is then no loss. Rings: the "
+                      "knee of a curve."),
         "of_optimum": ("Objective", "The objective as a share of the largest that any h features "
                        "have."),
         "mean_correlation": ("Redundancy", "Mean absolute correlation of two chosen features: "

@@ -204,7 +204,7 @@ def _choose(
         raise RequestError(
             "is_factor",
             f"{path} is a factor, not the data that it was made from.",
-            f"Give these data, and --factor {path}.",
+            f"Give these data; select and plan then take --factor {path}.",
         )
     if variable is not None:
         if variable not in arrays:

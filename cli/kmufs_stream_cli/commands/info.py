@@ -8,6 +8,7 @@ import typer
 
 from kmufs_stream.provenance import in_words
 from kmufs_stream_cli import options, show
+from kmufs_stream_cli.table import storage_options
 
 
 def info(
@@ -17,13 +18,14 @@ def info(
             metavar="PATH", help="What select, decompose or apply wrote, or a checkpoint."
         ),
     ],
+    storage_option: options.StorageOption = None,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Tell how PATH was made: command, date, versions, data, options, outcome, sizes."""
     from kmufs_stream import info as run
 
-    found = run(path)
+    found = run(path, storage_options=storage_options(storage_option))
     if json:
         show.as_json(found)
         return

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream_cli import options, show
+from kmufs_stream_cli.table import storage_options
 from kmufs_stream_cli.typed import typed
 
 
@@ -15,7 +16,8 @@ def report(
         list[str],
         typer.Argument(
             metavar="RESULT...",
-            help="What select wrote (a folder), or what sweep wrote by --csv or printed by --json.",
+            help="What select wrote, a folder or an address; what sweep wrote by --csv, or printed "
+            "by --json.",
         ),
     ],
     out: Annotated[
@@ -33,6 +35,7 @@ def report(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
+    storage_option: options.StorageOption = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     debug: options.Debug = False,
@@ -40,7 +43,14 @@ def report(
     """Show selections and sweeps on one HTML page that needs nothing else; compare several."""
     from kmufs_stream import report as run
 
-    done = run(results, out=out, png=png, overwrite=overwrite, command=typed())
+    done = run(
+        results,
+        out=out,
+        png=png,
+        overwrite=overwrite,
+        storage_options=storage_options(storage_option),
+        command=typed(),
+    )
     if json:
         show.as_json(done.summary())
         return

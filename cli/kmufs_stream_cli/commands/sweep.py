@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from kmufs_stream import Sweep
 
 BAR = 20  # letters of a full one
+EXPLAINED = (
+    "explained: how much of the k leading components, the relaxed cluster",
+    "indicators, the h features span. k clusters make k - 1 of them; the k-th is",
+    "noise then, which few features span: about 1/k less than 100% is no loss",
+)
 GRID = "N,N,... or FIRST:LAST:STEP"
 
 
@@ -45,7 +51,8 @@ def sweep(
         bool,
         typer.Option(
             "--suggest-h",
-            help="Show where what is explained stops growing fast; --h may be left out.",
+            help="Show where what is explained stops growing fast; --h may be left out (and with "
+            "--suggest-k).",
         ),
     ] = False,
     csv: Annotated[
@@ -78,14 +85,16 @@ def sweep(
     from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
     from kmufs_stream.factor_store import is_factor
+    from kmufs_stream.output import check_file
     from kmufs_stream.places import place_of
-    from kmufs_stream.trials import check_csv, write_csv
+    from kmufs_stream.trials import write_csv
 
     ks = _grid("--k", k, suggest_k)
-    hs = _grid("--h", h, suggest_h)
-    if csv is not None:
-        check_csv(csv, overwrite=overwrite)
+    # Which k the spectrum speaks for does not depend on h: a ladder of them is shown with it.
+    hs = _grid("--h", h, suggest_h or suggest_k)
     place = place_of(table.data, table.storage_options())
+    if csv is not None:
+        check_file(Path(csv), "--csv", [place], overwrite=overwrite)
     from_factor = is_factor(place)
     data: Any = place if from_factor else table.open()
     with shown(log=log, quiet=quiet) as progress:
@@ -157,7 +166,8 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     ]
     out.print(show.table(columns, rows))
     show.line(out)
-    show.line(out, "  explained: how much of the k relaxed cluster indicators the h features span")
+    for said in EXPLAINED:
+        show.line(out, f"  {said}")
     if suggest_k:
         show.line(out)
         _show_k(out, found)

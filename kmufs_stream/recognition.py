@@ -1,0 +1,56 @@
+"""What is at a place, told to whoever gave it for something else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import zarr
+from upath import UPath
+
+from kmufs_stream.places import Place, name_of, zarr_root
+from kmufs_stream.provenance import APPLICATION, FACTOR, SELECTION
+from kmufs_stream.sources.convertible import kind_of
+from kmufs_stream.sources.hdf5 import is_hdf5
+from kmufs_stream.streaming.checkpoint import IDENTITY
+
+
+def recognised(place: Place) -> tuple[str, str]:
+    """What it is, to follow "it is", and what to do with that: a sentence.
+
+    Of data nothing is read but metadata; whatever is there, nothing is raised.
+    """
+    name = name_of(place)
+    stored = stored_attributes(place)
+    kind = None if stored is None else stored.get("format")
+    if kind == SELECTION:
+        return "a selection, which select wrote", _command("info", name, "tells how it was made")
+    if kind == FACTOR:
+        return "a factor, which decompose wrote", _command("sweep", name, "chooses features by it")
+    if kind == APPLICATION:
+        assert stored is not None
+        took = _command("evaluate", name, "judges it")
+        return "what apply wrote", f"It was made by {stored.get('selection')}. {took}"
+    if stored is not None or (is_hdf5(place) and place.suffix == ".h5ad"):
+        shown = _command("plan", name, "shows what would be read of it", "--k", "K", "--h", "H")
+        return "data to select from", shown
+    if isinstance(place, Path | UPath) and (place / IDENTITY).is_file():
+        return "a checkpoint", _command("info", name, "tells which run it belongs to")
+    if isinstance(place, Path) and kind_of(str(place)) is not None:
+        turned = _command("convert", name, "makes data of a table", f"{place.stem}.zarr")
+        return "a file of another format", turned
+    return "nothing that kmufs-stream reads", "Look for a slip in the path."
+
+
+def stored_attributes(place: Place) -> Mapping[str, Any] | None:
+    """The attributes of a Zarr group or array; None of whatever is none, or damaged."""
+    try:
+        return dict(zarr.open(zarr_root(place), mode="r").attrs)
+    except Exception:  # whatever it is, it is no Zarr store
+        return None
+
+
+def _command(command: str, name: str, does: str, *more: str) -> str:
+    return f"{shlex.join(['kmufs-stream', command, name, *more])} {does}."
