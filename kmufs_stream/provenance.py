@@ -19,6 +19,12 @@ def made_by(command: str | None) -> dict[str, str]:
     return {"command": command, "created": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
+def named(attribute: str) -> str:
+    """An attribute's name for people."""
+    # Whenever the factor was made: the run that selected by a stored one read nothing for it.
+    return {"passes": "reads for the factor"}.get(attribute, attribute.replace("_", " "))
+
+
 def in_words(value: Any) -> str:
     """An attribute for people."""
     if value is None:

@@ -32,7 +32,10 @@ def recognised(place: Place) -> tuple[str, str]:
     if kind == APPLICATION:
         assert stored is not None
         took = _command("evaluate", name, "judges it")
-        return "what apply wrote", f"It was made by {stored.get('selection')}. {took}"
+        return (
+            "what apply wrote",
+            f"The selection that it took is {stored.get('selection')}. {took}",
+        )
     if stored is not None or (is_hdf5(place) and place.suffix == ".h5ad"):
         shown = _command("plan", name, "shows what would be read of it", "--k", "K", "--h", "H")
         return "data to select from", shown

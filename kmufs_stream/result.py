@@ -180,7 +180,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "precision": factor.precision,
         "transforms": ", ".join(result.matrix.transforms),
         "where": result.matrix.where,
-        "passes": result.passes,
+        "passes": factor.passes,
         "settled": int(factor.settled),
         "score_error": factor.score_error,
         "samples": features.samples,

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from kmufs_stream.provenance import in_words
+from kmufs_stream.provenance import in_words, named
 from kmufs_stream.reporting import figures, images
 from kmufs_stream.reporting.content import Overlap, Result, Trials, overlap
 from kmufs_stream.reporting.figures import Picture
@@ -144,8 +144,8 @@ def _facts(result: Result) -> dict[str, list[tuple[str, str]]]:
     written = int(np.flatnonzero([name == "k" for name in attrs])[0])
     ours = list(attrs.items())[written:]
     return {
-        "Origin": [(_words(name), in_words(value)) for name, value in origin],
-        "Options and outcome": [(_words(name), in_words(value)) for name, value in ours],
+        "Origin": [(named(name), in_words(value)) for name, value in origin],
+        "Options and outcome": [(named(name), in_words(value)) for name, value in ours],
     }
 
 
@@ -155,7 +155,3 @@ def _rows(trials: Trials) -> list[dict[str, Any]]:
         | {name: curve[name].iloc[-1] for name in ("h", "objective", "optimum", "explained")}
         for (k, solver), curve in trials.curves.items()
     ]
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

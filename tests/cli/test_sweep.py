@@ -75,4 +75,4 @@ def test_what_comes_next_can_be_typed(cli: Cli, table: Path) -> None:
 def test_a_csv_that_cannot_be_is_refused_before_anything_is_read(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", "nowhere/a.csv")
     assert done.code == 2
-    assert "nowhere is no folder" in done.err
+    assert "nowhere of the output does not exist" in done.err

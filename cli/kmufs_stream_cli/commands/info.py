@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kmufs_stream.provenance import in_words
+from kmufs_stream.provenance import in_words, named
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.table import storage_options
 
@@ -36,7 +36,7 @@ def info(
         if found[heading]:
             show.line(out)
             show.line(out, heading, "bold")
-            show.facts(out, [(n.replace("_", " "), in_words(v)) for n, v in found[heading].items()])
+            show.facts(out, [(named(n), in_words(v)) for n, v in found[heading].items()])
     if found["arrays"]:
         show.line(out)
         show.line(out, "arrays", "bold")
