@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 import zarr
 from helpers import planted, write_bare
 
-from kmufs_stream import RequestError, __version__, apply, decompose, info, report, select
+from kmufs_stream import (
+    RequestError,
+    __version__,
+    apply,
+    decompose,
+    evaluate,
+    info,
+    report,
+    select,
+)
 from kmufs_stream.result import RELATED
 from kmufs_stream.structure import correlation_of
 
@@ -96,6 +106,41 @@ def test_other_things_are_refused(data: Path, tmp_path: Path) -> None:
             info(path)
         assert error.value.code == code
         assert str(path) in error.value.message
+
+
+def test_what_a_thing_is_is_told_where_another_was_asked_for(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "t.txt").write_text("a")
+    select(data, 2, 3, out=tmp_path / "r.zarr")
+    decompose(data, 2, out=tmp_path / "f.zarr")
+    apply(tmp_path / "r.zarr", data, out=tmp_path / "a.zarr")
+    for name, what, then in (
+        ("x.zarr", "data to select from", f"plan {data}"),
+        ("t.csv", "a file of another format", "convert"),
+        ("t.txt", "nothing that kmufs-stream reads", "slip"),
+        ("f.zarr", "a factor, which decompose wrote", "sweep"),
+        ("a.zarr", "what apply wrote", str(tmp_path / "r.zarr")),
+    ):
+        with pytest.raises(RequestError) as error:
+            evaluate(tmp_path / name) if name != "a.zarr" else apply(
+                tmp_path / name, data, out=tmp_path / "b.zarr"
+            )
+        assert f"{name} is not a selection: it is {what}." in error.value.message
+        assert then in error.value.remedy
+    with pytest.raises(RequestError, match="is a file of another format"):
+        info(tmp_path / "t.csv")
+    with pytest.raises(RequestError, match="is not a factor: it is a selection"):
+        select(data, 2, 3, factor=tmp_path / "r.zarr")
+
+
+def test_what_lies_in_an_object_store(data: Path, tmp_path: Path) -> None:
+    place = f"memory://{tmp_path.name}/r.zarr"
+    select(data, 2, 3, out=place)
+    found = info(place, storage_options={"skip_instance_cache": True})
+    assert (found["path"], found["kind"]) == (place, "selection")
+    made = report([place], out=tmp_path / "r.html", storage_options={"skip_instance_cache": True})
+    assert made.results == 1
+    assert "<h1>r.zarr</h1>" in re.sub(r"<h1[^>]*>\s*", "<h1>", made.output.read_text())
 
 
 @pytest.mark.parametrize("method", ["gram", "lanczos"])

@@ -393,7 +393,7 @@ def test_existing_files_are_kept(results: dict[str, Path], tmp_path: Path) -> No
     with pytest.raises(RequestError, match=r"01-spectrum\.png exists"):
         report(results["css"], out=tmp_path / "other.html", png=folder)
     assert not (tmp_path / "other.html").exists()
-    with pytest.raises(RequestError, match="lies in, what is reported"):
+    with pytest.raises(RequestError, match="lies inside the input"):
         report(results["css"], out=results["css"] / "r.html", overwrite=True)
 
 

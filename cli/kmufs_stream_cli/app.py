@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a label must not break a terminal that lacks a letter
             stream.reconfigure(errors="backslashreplace")
     try:
-        with warnings.catch_warnings(), interrupt.raised():
+        with warnings.catch_warnings(), interrupt.raised(last=argv is None):
             if not debug:
                 warnings.simplefilter("ignore")  # nothing in them that a user can act on
                 # zarr leaves tasks behind when one fails; asyncio prints their tracebacks.

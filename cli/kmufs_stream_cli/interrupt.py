@@ -14,11 +14,12 @@ class Interrupted(BaseException):
 
 
 @contextlib.contextmanager
-def raised() -> Iterator[None]:
+def raised(*, last: bool = False) -> Iterator[None]:
     """Within the block a first SIGINT or SIGTERM raises Interrupted; later ones are ignored.
 
     The clean-up that follows is short and must not be cut off itself. A signal that is ignored
-    from outside (nohup) stays ignored.
+    from outside (nohup) stays ignored. With ``last`` nothing but the end of the process comes
+    after the block: a signal then ends it at once, without Python's traceback.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -38,4 +39,5 @@ def raised() -> Iterator[None]:
         yield
     finally:
         for s, handler in before.items():
-            signal.signal(s, handler)
+            ended = last and handler is not signal.SIG_IGN
+            signal.signal(s, signal.SIG_DFL if ended else handler)

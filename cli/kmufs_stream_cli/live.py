@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kmufs_stream.progress import Event, Noticed, Progress
-from kmufs_stream_cli.tally import Standing, Tally, duration
+from kmufs_stream_cli.tally import Standing, Tally, duration, left_of
 
 HERTZ = 4  # more would cost the blocks' threads time
 OVER = 4  # stages that stay in sight
@@ -80,8 +80,8 @@ class View:
         line = Text.assemble(str(turning), " ", (now.title, "bold"))
         if now.share is None:
             return line
-        left = "" if now.left is None else f", {duration(now.left)} left"
-        ending = f"{now.share:4.0%}{left}"
+        left = left_of(now)
+        ending = f"{now.share:4.0%}" + (f", {left}" if left else "")
         room = width - line.cell_len - len(ending) - 4
         if room < SHORTEST_BAR:
             return Text.assemble(line, " ", ending, no_wrap=True, overflow="ellipsis")

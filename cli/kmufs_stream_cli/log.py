@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kmufs_stream.progress import Event, Progress, Started
 from kmufs_stream_cli.progress import notices, say
-from kmufs_stream_cli.tally import Standing, Tally, duration
+from kmufs_stream_cli.tally import Standing, Tally, left_of
 
 EVERY = 10.0  # seconds between lines
 
@@ -33,8 +33,14 @@ def lines(tally: Tally) -> Iterator[Progress]:
             now = tally.standing()
             if now is not None:
                 share = "" if now.share is None else f"{now.share:.0%}"
-                left = "" if now.left is None else f"{duration(now.left)} left"
-                parts = [now.amount, share, now.rate, left, *now.figures, *tally.resources()[0]]
+                parts = [
+                    now.amount,
+                    share,
+                    now.rate,
+                    left_of(now),
+                    *now.figures,
+                    *tally.resources()[0],
+                ]
                 say(f"{now.title}: {', '.join(part for part in parts if part)}")
 
     over = threading.Event()

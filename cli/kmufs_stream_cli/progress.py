@@ -6,9 +6,14 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.progress import SILENT, Event, Noticed, Planned, Progress
+from kmufs_stream.progress import SILENT, Event, Noticed, Planned, Progress, Started
+
+if TYPE_CHECKING:
+    from kmufs_stream import Matrix
+    from kmufs_stream_cli.table import StoreOptions
 
 READING = "kmufs_stream.sources"  # logs what had to be read again
 
@@ -47,6 +52,13 @@ def shown(*, log: bool, quiet: bool) -> Iterator[Progress]:
                     yield progress
                 return
         yield notices
+
+
+def opened(table: StoreOptions, *, log: bool, quiet: bool) -> Matrix:
+    """A table, and that it is being opened: of large and far stores that takes a while."""
+    with shown(log=log, quiet=quiet) as progress:
+        progress(Started("opening"))
+        return table.open()
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ class Standing:
     amount : what is done, in words; empty where nothing is counted.
     rate : GB/s or another rate, in words; empty where it is not known.
     left : seconds to its end; None where that is not known.
+    after : the same of the reads that come after it, at most where ``at_most``; 0 without any.
     figures : objective, residuals, in words.
     seconds : since it began.
     """
@@ -34,6 +35,8 @@ class Standing:
     amount: str
     rate: str
     left: float | None
+    after: float
+    at_most: bool
     figures: tuple[str, ...]
     seconds: float
 
@@ -94,15 +97,18 @@ class Tally:
                 return None
             since, before = (self._stage_began, 0) if over else self._marks[0]
             speed = (self._done - self._restored - before) / max(now - since, 1e-6)
-            left = None
+            left, after = None, 0.0
             if stage.total and speed > 0 and not over:
                 left = (stage.total - self._done) / speed
+                after = max(stage.of - stage.number, 0) * stage.total / speed
             return Standing(
                 title=_title(stage),
                 share=min(self._done / stage.total, 1.0) if stage.total else None,
                 amount=_amount(stage, self._done, over),
                 rate=_rate(stage, speed),
                 left=left,
+                after=after if stage.unit == "rows" else 0.0,
+                at_most=stage.at_most,
                 figures=tuple(
                     f"{name.replace('_', ' ')} {value:.5g}" for name, value in self._figures.items()
                 ),
@@ -159,6 +165,15 @@ def counted(number: int, things: str) -> str:
     """A number and its things, one of them without its plural."""
     singular = {"retries": "retry"}.get(things, things.removesuffix("s"))
     return f"{number:,} {singular if number == 1 else things}"
+
+
+def left_of(now: Standing) -> str:
+    """The time left of a stage, and of that and the reads after it; nothing where not known."""
+    if now.left is None:
+        return ""
+    most = "at most " if now.at_most else ""
+    in_all = f", {most}{duration(now.left + now.after)} of all reads" if now.after else ""
+    return f"{duration(now.left)} left{in_all}"
 
 
 def duration(seconds: float) -> str:

@@ -122,7 +122,8 @@ class Trials:
 
     Attributes
     ----------
-    curves : (k, solver) to its trials, by h; the columns are those of ``COLUMNS``.
+    curves : (k, solver) to its trials, by h; the columns are those of ``COLUMNS``, and
+        ``of_optimum``.
     knees : (k, solver) to the h at the knee of what is explained, or None.
     """
 
@@ -269,6 +270,7 @@ def _trials(place: Path, name: str) -> Trials:
             f"{place} is not the table of a sweep: {_in_line(error)}.",
             "Give what kmufs-stream sweep wrote by --csv, or printed by --json.",
         ) from error
+    table["of_optimum"] = table["objective"] / table["optimum"]
     grouped: Any = table.groupby(["k", "solver"], sort=False)
     curves = {
         (int(k), str(solver)): curve.sort_values("h", ignore_index=True)

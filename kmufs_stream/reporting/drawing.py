@@ -200,7 +200,7 @@ def draw_curves(figure: FigureBase, *, trials: Trials, column: str) -> None:
     ks = sorted({k for k, _ in trials.curves})
     for (k, solver), curve in trials.curves.items():
         hue, dash = HUES[solvers.index(solver) % len(HUES)], DASHES[ks.index(k) % len(DASHES)]
-        x, y = curve["h"].to_numpy(), column_of(curve, column)
+        x, y = curve["h"].to_numpy(), curve[column].to_numpy()
         axes.plot(x, y, color=hue, ls=dash, lw=1.5, marker=".", ms=4, label=f"{solver}, k = {k}")
         knee = trials.knees[k, solver]
         if column == "explained" and knee is not None:
@@ -239,10 +239,3 @@ def shortened(text: str, letters: int) -> str:
     """A long text with its middle left out."""
     half = (letters - 1) // 2
     return text if len(text) <= letters else f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[-half:]}"
-
-
-def column_of(curve: Any, column: str) -> NDArray[np.float64]:
-    """A column of one curve, or the objective over the optimum."""
-    if column == "of_optimum":
-        return np.asarray(curve["objective"] / curve["optimum"], np.float64)
-    return np.asarray(curve[column], np.float64)

@@ -11,7 +11,7 @@ from matplotlib.figure import FigureBase
 
 from kmufs_stream.reporting import drawing
 from kmufs_stream.reporting.content import COPIES, Redundancy, Result, Trials, View
-from kmufs_stream.reporting.drawing import ACCENT, MUTED, SECOND, Panel, column_of
+from kmufs_stream.reporting.drawing import ACCENT, MUTED, SECOND, Panel
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def of_trials(trials: Trials) -> list[Picture]:
             caption,
             f"Line chart over h, a curve for each k and solver. {caption} "
             + "; ".join(
-                f"k = {k}, {solver}: {column_of(curve, column)[-1]:.3f} at h = {curve['h'].iat[-1]}"
+                f"k = {k}, {solver}: {curve[column].iat[-1]:.3f} at h = {curve['h'].iat[-1]}"
                 for (k, solver), curve in trials.curves.items()
             ),
             partial(drawing.draw_curves, trials=trials, column=column),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 import xarray as xr
 from helpers import planted, write_bare, write_xarray
 
 from kmufs_stream_cli import main
+from kmufs_stream_cli.app import app
 
 
 def _no_constants(name: str) -> Any:
@@ -79,14 +82,32 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Runs the command line in this process."""
+    """Runs the command line in this process; what an error advises has to be possible."""
 
     def run(*arguments: object) -> Run:
         capsys.readouterr()
         code = main([str(a) for a in arguments])
-        return Run(code, *capsys.readouterr())
+        done = Run(code, *capsys.readouterr())
+        if code in (1, 2):
+            assert unknown_options(str(arguments[0]), done.err or done.out) == set()
+        return done
 
     return run
+
+
+def unknown_options(command: str, told: str) -> set[str]:
+    """The options in an error that neither the command has nor another that the error names."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    if "No such option" in told or command not in commands:
+        return set()
+    words = set(re.findall(r"[a-z]+", told)) | {command}
+    known = {
+        option
+        for name in words & set(commands)
+        for parameter in commands[name].params
+        for option in parameter.opts
+    }
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", told)) - known - {"--debug", "--help"}
 
 
 def environment() -> dict[str, str]:

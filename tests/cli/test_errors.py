@@ -266,7 +266,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "data.zarr", "--overwrite"),
         "output_is_input",
         ("is the input",),
-        "--out",
+        "another output",
     ),
     Case(
         "output inside the input",
@@ -274,7 +274,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "data.zarr/in"),
         "output_is_input",
         ("inside the input",),
-        "--out",
+        "another output",
     ),
     Case(
         "output is this folder",
@@ -282,7 +282,7 @@ CASES = [
         (*DATA, *K, *H, "--out", ".", "--overwrite"),
         "bad_output",
         ("not the name",),
-        "--out",
+        "another output",
     ),
     Case(
         "output in no folder",
@@ -298,7 +298,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "file/here.zarr"),
         "no_folder",
         ("is not a folder",),
-        "--out",
+        "another output",
     ),
     Case(
         "output is a file",
@@ -306,7 +306,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "file", "--overwrite"),
         "output_exists",
         ("not a Zarr store",),
-        "--out",
+        "another output",
     ),
     Case(
         "output is a folder",
@@ -390,7 +390,7 @@ CASES = [
         ("decompose", "data.zarr", "--k", 2, "--out", "data.zarr/f"),
         "output_is_input",
         ("inside the input",),
-        "--out",
+        "another output",
     ),
     Case("no k", ok, (*DATA, *H), "usage", ("--k",), "kmufs-stream select --help"),
     Case("k in words", ok, (*DATA, "--k", "ten", *H), "usage", ("--k",), "select --help"),

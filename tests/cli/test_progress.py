@@ -25,7 +25,7 @@ from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
 from kmufs_stream.streaming import plan
-from kmufs_stream_cli.tally import Tally, duration
+from kmufs_stream_cli.tally import Tally, duration, left_of
 
 Cli = Callable[..., Run]
 HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
@@ -292,3 +292,27 @@ def test_no_event_is_lost_between_threads() -> None:
 )
 def test_durations(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_the_time_left_counts_the_reads_to_come() -> None:
+    now = [0.0]
+    tally = Tally(lambda: now[0])
+    tally(Started("read", total=100, unit="rows", number=2, of=4, at_most=True))
+    now[0] = 10.0
+    tally(Advanced(50))
+    standing = tally.standing()
+    assert standing is not None
+    assert left_of(standing) == "0:10 left, at most 0:50 of all reads"
+    tally(Started("read", total=100, unit="rows", number=4, of=4, at_most=True))
+    now[0] = 20.0
+    tally(Advanced(50))
+    standing = tally.standing()
+    assert standing is not None
+    assert left_of(standing) == "0:10 left"
+
+
+def test_a_store_is_opened_in_sight(rows: Path) -> None:
+    code, seen = on_terminal("select", rows, "--k", 3, "--h", 5)
+    assert code == 0
+    shown = plain(seen)
+    assert shown.index("opening") < shown.index("read 1 of 1")

@@ -76,3 +76,17 @@ def test_a_csv_that_cannot_be_is_refused_before_anything_is_read(cli: Cli, table
     done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", "nowhere/a.csv")
     assert done.code == 2
     assert "nowhere of the output does not exist" in done.err
+
+
+def test_the_spectrum_is_asked_without_numbers_of_features(cli: Cli, table: Path) -> None:
+    done = cli("sweep", table, "--suggest-k")
+    assert done.code == 0
+    assert "eigengap" in done.out
+    assert "k clusters make k - 1 of them" in done.words()
+    assert cli("sweep", table, "--k", 3).code == 2
+
+
+def test_the_table_is_not_written_over_the_data(cli: Cli, table: Path) -> None:
+    done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", table / "a.csv", "--overwrite")
+    assert done.code == 2
+    assert "lies inside the input" in done.err

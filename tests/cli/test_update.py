@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Run
-from helpers import labelled, planted, write_xarray
+from helpers import labelled, planted, write_bare, write_xarray
 
 from kmufs_stream import decompose, load_factor, open_matrix
 
@@ -70,3 +70,16 @@ def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
     assert done.code == 2
     assert "was made by tsqr" in done.err
     assert "--method gram" in done.err
+
+
+def test_what_the_factor_fixes_is_not_advised_as_an_option_here(
+    cli: Callable[..., Run], folder: Path
+) -> None:
+    X = planted(300, 12)
+    write_bare(folder / "old.zarr", X, chunks=(50, 12))
+    X[3, 4] = np.nan
+    write_bare(folder / "new.zarr", X, chunks=(50, 12))
+    assert cli("decompose", "old.zarr", "--k", 3, "--out", "f.zarr").code == 0
+    done = cli("update", "f.zarr", "--with", "new.zarr")
+    assert done.code == 2
+    assert "decompose all rows anew. Say --missing" in done.err

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream_cli import options, show
-from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
 
@@ -35,10 +35,11 @@ def apply(
     """
     from kmufs_stream import apply as run
 
+    matrix = opened(table, log=log, quiet=quiet)
     with shown(log=log, quiet=quiet) as progress:
         done = run(
             result,
-            table.open(),
+            matrix,
             out=out,
             overwrite=overwrite,
             memory=memory,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kmufs_stream_cli import options, show
-from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table
 from kmufs_stream_cli.typed import typed
 
@@ -56,7 +56,7 @@ def decompose(
     from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
-    matrix = table.open()
+    matrix = opened(table, log=log, quiet=quiet)
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
         shown(log=log, quiet=quiet) as progress,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kmufs_stream_cli import options, show
-from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 
 if TYPE_CHECKING:
@@ -67,11 +67,12 @@ def evaluate(
     """
     from kmufs_stream import evaluate as run
 
+    data = opened(table, log=log, quiet=quiet) if table.data else None
     with shown(log=log, quiet=quiet) as progress:
         found = run(
             result,
             labels=labels,
-            data=table.open() if table.data else None,
+            data=data,
             k=k,
             starts=starts,
             seed=seed,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream_cli import options, show
-from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 
 
@@ -36,9 +36,10 @@ def rechunk(
     """
     from kmufs_stream import rechunk as run
 
+    matrix = opened(table, log=log, quiet=quiet)
     with shown(log=log, quiet=quiet) as progress:
         done = run(
-            table.open(),
+            matrix,
             out,
             memory=memory,
             resume=resume,

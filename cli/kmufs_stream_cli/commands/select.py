@@ -9,7 +9,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.plan import plan_facts
-from kmufs_stream_cli.progress import say, shown
+from kmufs_stream_cli.progress import opened, say, shown
 from kmufs_stream_cli.table import TableOptions, on_table
 from kmufs_stream_cli.typed import typed
 
@@ -115,7 +115,7 @@ def select(
     from kmufs_stream import AdmmOptions, LanczosOptions
     from kmufs_stream.streaming.cluster import connected
 
-    matrix = table.open()
+    matrix = opened(table, log=log, quiet=quiet)
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         result = run_select(
             matrix,

@@ -9,7 +9,7 @@ import typer
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream_cli import options, show
-from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def sweep(
     if csv is not None:
         check_file(Path(csv), "--csv", [place], overwrite=overwrite)
     from_factor = is_factor(place)
-    data: Any = place if from_factor else table.open()
+    data: Any = place if from_factor else opened(table, log=log, quiet=quiet)
     with shown(log=log, quiet=quiet) as progress:
         found = run(
             data,

@@ -9,7 +9,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.decompose import H, show_factor, summary_of
-from kmufs_stream_cli.progress import shown
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
 
@@ -54,7 +54,7 @@ def update(
     from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
-    matrix = table.open()
+    matrix = opened(table, log=log, quiet=quiet)
     target = factor if out is None else out
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
