@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 
 from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
 from kmufs_stream.reporting.content import ROWS, Result, overlap, read_all
+from kmufs_stream.reporting.drawing import BADGE, apart
 from kmufs_stream.result import RELATED
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.trials import write_csv
@@ -404,3 +406,15 @@ def test_libraries_are_named_where_they_are_missing(
     with pytest.raises(RequestError, match="matplotlib and jinja2") as error:
         report(results["css"], out=tmp_path / "r.html")
     assert 'pip install "kmufs-stream[report]"' in error.value.remedy
+
+
+def test_numbers_of_clusters_stand_apart() -> None:
+    """Also of clusters with one middle: each number is on a row of its own cluster."""
+    points = np.random.default_rng(0).normal(size=(600, 2))
+    clusters = np.arange(600) % 5
+    placed = np.array(apart(points, clusters))
+    room = BADGE * np.ptp(points, axis=0)
+    for i, j in combinations(range(5), 2):
+        assert (np.abs(placed[i] - placed[j]) > room).any()
+    for i, place in enumerate(placed[1:], 1):
+        assert (points[clusters == i] == place).all(axis=1).any()

@@ -129,7 +129,7 @@ def draw_view(figure: FigureBase, *, view: View) -> None:
         x, y = points[view.clusters == cluster].T
         hue, marker = HUES[cluster % len(HUES)], MARKERS[cluster // len(HUES) % len(MARKERS)]
         axes.scatter(x, y, s=9, color=hue, marker=marker, alpha=0.7, linewidths=0, rasterized=True)
-    for cluster, place in enumerate(_apart(points, view.clusters)):
+    for cluster, place in enumerate(apart(points, view.clusters)):
         axes.annotate(
             str(cluster + 1), place, ha="center", va="center", weight="bold", color=INK,
             bbox={"boxstyle": "circle,pad=0.25", "facecolor": PAPER, "edgecolor": LINE},
@@ -138,7 +138,7 @@ def draw_view(figure: FigureBase, *, view: View) -> None:
     _named(axes, f"component 1 ({first:.0%})", f"component 2 ({second:.0%})")
 
 
-def _apart(points: NDArray[np.float64], clusters: NDArray[np.int64]) -> list[tuple[float, float]]:
+def apart(points: NDArray[np.float64], clusters: NDArray[np.int64]) -> list[tuple[float, float]]:
     """A place for each cluster's number: near its middle, where no other number stands."""
     room = BADGE * np.ptp(points, axis=0)
     placed: list[tuple[float, float]] = []

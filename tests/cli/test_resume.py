@@ -288,3 +288,21 @@ def mounted(place: Path, size: str) -> Path:
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("needs to mount a tmpfs")
     return place
+
+
+LATE = """
+import atexit, os, signal, sys, time
+from kmufs_stream_cli import main
+atexit.register(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(5)))
+sys.argv = ["kmufs-stream", "--version"]
+sys.exit(main())
+"""
+
+
+def test_a_signal_at_the_very_end_leaves_no_traceback(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], env=environment(), capture_output=True, timeout=60
+    )
+    assert done.stdout.startswith(b"kmufs-stream ")
+    assert done.stderr == b""
+    assert done.returncode == -signal.SIGINT
