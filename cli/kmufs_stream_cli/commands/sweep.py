@@ -44,15 +44,14 @@ def sweep(
     suggest_k: Annotated[
         bool,
         typer.Option(
-            "--suggest-k", help="Show which k the spectrum speaks for; --k may be left out."
+            "--suggest-k", help="Show which k the spectrum speaks for; --k and --h may be left out."
         ),
     ] = False,
     suggest_h: Annotated[
         bool,
         typer.Option(
             "--suggest-h",
-            help="Show where what is explained stops growing fast; --h may be left out (and with "
-            "--suggest-k).",
+            help="Show where what is explained stops growing fast; --h may be left out.",
         ),
     ] = False,
     csv: Annotated[
