@@ -32,13 +32,9 @@ def s3_server() -> Iterator[str]:
     server: Any = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    Bucket.forget()  # clients of whatever the environment named before
     yield f"http://{host}:{port}"
     server.stop()
-    _forget_clients()
-
-
-def _forget_clients() -> None:
-    """fsspec keeps those that it has made, with the server that the environment named then."""
     with warnings.catch_warnings():  # they leave their connections to the garbage collector
         warnings.simplefilter("ignore")
         Bucket.forget()
@@ -47,8 +43,10 @@ def _forget_clients() -> None:
 
 @pytest.fixture
 def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A new bucket, whose server and credentials are found in the environment."""
-    _forget_clients()
+    """A new bucket, whose server and credentials are found in the environment.
+
+    fsspec keeps the clients that it makes, for all tests: garbage is collected once, not for each.
+    """
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key-of-the-tests")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sesame-open")

@@ -271,13 +271,13 @@ def test_bit_equal_for_threads_and_repeated_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Any, method: str
 ) -> None:
     monkeypatch.setattr(planning, "BLOCK_BYTES", 1)
-    path = write_bare(tmp_path / "x.zarr", planted(3000, 40, dtype=dtype), chunks=(50, 13))
+    path = write_bare(tmp_path / "x.zarr", planted(1500, 40, dtype=dtype), chunks=(50, 13))
     factors = [decompose(path, 3, threads=t, method=method) for t in (1, 2, 4, 4, 1)]
     assert all(same_bits(factors[0], other) for other in factors[1:])
     for solver in ("exact", "admm"):
         sets = {
             tuple(select(path, 3, 9, solver=solver, threads=t, method=method).selected.tolist())
-            for t in (1, 2, 4)
+            for t in (1, 4)
         }
         assert len(sets) == 1
 

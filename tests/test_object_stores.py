@@ -415,6 +415,7 @@ def test_who_may_not_is_told_so(
     import urllib.request
 
     there = bucket.put(genes)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
     def allowed(actions: int) -> None:
         ask = urllib.request.Request(

@@ -65,7 +65,7 @@ def check(folder: Path, n: int, p: int, chunk_rows: int, memory: str, budget: in
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 80))]
+    "seed", [pytest.param(s, marks=[] if s == 34 else pytest.mark.slow) for s in range(1, 80)]
 )
 @linux
 def test_plans_drawn_at_random_keep_their_word(seed: int, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def shell(folder: Path) -> Callable[..., Run]:
     def run(*arguments: object, **options: Any) -> Run:
         command = [sys.executable, "-m", "kmufs_stream_cli", *map(str, arguments)]
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=60, **options
+            command, env=environment(), capture_output=True, text=True, timeout=120, **options
         )
         return Run(done.returncode, done.stdout, done.stderr)
 

@@ -67,7 +67,7 @@ def on_terminal(
     os.close(theirs)
     seen = b""
     while True:
-        ready, _, _ = select.select([ours], [], [], 60)
+        ready, _, _ = select.select([ours], [], [], 120)
         assert ready, seen
         try:
             part = os.read(ours, 65536)
@@ -80,7 +80,7 @@ def on_terminal(
             process.send_signal(signal.SIGINT)
             stop_at = None
     os.close(ours)
-    return process.wait(timeout=60), seen
+    return process.wait(timeout=120), seen
 
 
 def plain(seen: bytes) -> str:

@@ -26,8 +26,8 @@ Cli = Callable[..., Run]
 
 @pytest.fixture
 def there(bucket: Bucket, folder: Path) -> str:
-    """The address of a bare array, 600 x 30 in 40 chunks; it is in the folder too."""
-    write_bare(folder / "data.zarr", planted(600, 30, dtype=np.float32), chunks=(15, 30))
+    """The address of a bare array, 600 x 30 in 20 chunks; it is in the folder too."""
+    write_bare(folder / "data.zarr", planted(600, 30, dtype=np.float32), chunks=(30, 30))
     return bucket.put(folder / "data.zarr")
 
 
@@ -52,7 +52,7 @@ def test_killed_and_resumed(there: str, bucket: Bucket, folder: Path) -> None:
         assert process.poll() is None, ended(process)
         time.sleep(0.02)
     process.kill()  # SIGKILL, in mid-run
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == -9
     assert bucket.objects("sel.zarr") == []
 

@@ -83,8 +83,9 @@ def test_every_kind_of_x_is_selected_from(write: stores.Write, kind: str, tmp_pa
     check_selection(path, values, tmp_path / "out.zarr")
 
 
-@pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
+@pytest.mark.parametrize(
+    ("write", "kind"), list(zip(WRITERS, ["dense", "csr", "csc", "dense"], strict=True))
+)
 def test_layers_and_raw_are_selected_from(write: stores.Write, kind: str, tmp_path: Path) -> None:
     X, other, full = counts(), counts(seed=1), counts(p=40, seed=2)
     adata = annotated(X, layers={"spliced": KINDS[kind](other)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import threading
 import time
@@ -178,7 +177,6 @@ def plan_of_partitions(count: int, threads: int) -> int:
 @pytest.mark.parametrize("partitions", [1, 5, 64, 200])
 def test_no_more_states_live_than_the_plan_counts(partitions: int, threads: int) -> None:
     kernel = Live()
-    gc.collect()
     run_pass(kernel, Numbers(), cut(partitions, 1), threads=threads)
     assert kernel.most >= 1
     assert kernel.most <= plan_of_partitions(partitions, threads)
