@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from helpers import planted, write_bare, write_xarray
+from helpers import environment, planted, write_bare, write_xarray
 
 from kmufs_stream_cli import main
 
@@ -87,11 +86,6 @@ def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
         return Run(code, *capsys.readouterr())
 
     return run
-
-
-def environment() -> dict[str, str]:
-    """For a Python that finds what this one finds."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import SLOW, Run, contents, environment
-from helpers import planted, write_bare
+from conftest import SLOW, Run, contents
+from helpers import environment, planted, write_bare
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
@@ -50,6 +51,13 @@ def begun(
 def ended(process: subprocess.Popen[str]) -> Run:
     out, err = process.communicate(timeout=60)
     return Run(process.returncode, out, err)
+
+
+@pytest.fixture
+def slow_workers(folder: Path) -> dict[str, str]:
+    """Environment in which the workers of a cluster read slowly."""
+    (folder / "slow.py").write_text(SLOW_WORKER)
+    return {"DASK_DISTRIBUTED__WORKER__PRELOAD": str(folder / "slow.py")}
 
 
 @pytest.fixture
@@ -120,12 +128,10 @@ def test_interrupted_after_the_last_read(rows: Path, folder: Path, stage: str) -
     assert not (folder / "kept").exists()
 
 
-def test_interrupted_on_a_cluster(rows: Path, folder: Path) -> None:
+def test_interrupted_on_a_cluster(rows: Path, folder: Path, slow_workers: dict[str, str]) -> None:
     """Ctrl-C reaches all processes of a terminal: the workers go, and nobody complains."""
-    (folder / "slow.py").write_text(SLOW_WORKER)
-    preload = {"DASK_DISTRIBUTED__WORKER__PRELOAD": str(folder / "slow.py")}
     command = (*SELECT[:-2], "--workers", 2, "--checkpoint", "kept", "--out", "out.zarr")
-    process = begun(0, *command, **preload)
+    process = begun(0, *command, **slow_workers)
     while not list((folder / "kept").rglob("*.state")):
         assert process.poll() is None
         time.sleep(0.02)
@@ -136,9 +142,7 @@ def test_interrupted_on_a_cluster(rows: Path, folder: Path) -> None:
     assert done.code == 130, done
     assert f"The checkpoint {folder / 'kept'} is kept" in done.err
     assert "Traceback" not in done.err
-    while not gone(process.pid):
-        assert time.monotonic() - asked < 30
-        time.sleep(0.1)
+    wait_until_gone(process.pid)
     assert not (folder / "out.zarr").exists()
     resumed = ended(
         begun(0, *command[:-6], "--checkpoint", "kept", "--out", "out.zarr", "--resume")
@@ -148,13 +152,14 @@ def test_interrupted_on_a_cluster(rows: Path, folder: Path) -> None:
     assert chosen(folder / "out.zarr") == chosen(folder / "whole.zarr")
 
 
-def gone(session: int) -> bool:
-    """Whether no process of a session is left."""
-    try:
-        os.killpg(session, 0)
-    except ProcessLookupError:
-        return True
-    return False
+def wait_until_gone(session: int) -> None:
+    """Wait until no process of a session is left."""
+    deadline = time.monotonic() + 30
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.killpg(session, 0)
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(rows: Path, folder: Path) -> None:
@@ -194,11 +199,13 @@ def chosen(out: Path) -> list[bytes]:
         return [found[name].values.tobytes() for name in names] + [every["score"].values.tobytes()]
 
 
-def killed_at_random(folder: Path, rng: random.Random, kills: int, *more: object) -> int:
+def killed_at_random(
+    folder: Path, rng: random.Random, kills: int, *more: object, **environs: str
+) -> int:
     """Kill a selection at random moments until it ends; how often it was killed."""
-    command = (*SELECT[:-2], "--out", "out.zarr")
+    command = (*SELECT[:-2], "--out", "out.zarr", "--checkpoint", "kept")
     began = time.monotonic()
-    assert ended(begun(0.01, *command, *more, solving=0.3)).code == 0
+    assert ended(begun(0.01, *command, *more, solving=0.3, **environs)).code == 0
     span = time.monotonic() - began
     same = chosen(folder / "out.zarr")
     killed = 0
@@ -207,20 +214,24 @@ def killed_at_random(folder: Path, rng: random.Random, kills: int, *more: object
             break
         for path in folder.glob("out.zarr"):
             path.rename(folder / f"older-{number}")
-        process = begun(0.01, *command, "--resume", *more, solving=0.3)
+        process = begun(0.01, *command, "--resume", *more, solving=0.3, **environs)
         time.sleep(rng.uniform(0, span))
+            open(t, "a").write(
+                f"{number} {len(list((folder / 'kept').rglob('*.state'))) if (folder / 'kept').exists() else None} {(folder / 'solving').exists()} {[x.name for x in folder.iterdir()]}\n"
+            )
         process.kill()  # SIGKILL
         process.communicate(timeout=60)
+        wait_until_gone(process.pid)  # with its workers, if any
         killed += process.returncode == -signal.SIGKILL
         if (folder / "out.zarr").exists():  # it was whole before the end came
             assert chosen(folder / "out.zarr") == same
             continue
         if rng.random() < 0.5:
             continue  # the next one goes on and is killed again
-        done = ended(begun(0, *command, "--resume", "--overwrite"))
+        done = ended(begun(0, *command, "--resume", *rng.choice([(), more])))
         assert done.code == 0, done
         assert chosen(folder / "out.zarr") == same
-        assert not list(folder.glob("*checkpoint*"))
+        assert not (folder / "kept").exists()
         assert not list(folder.glob(".*"))
     return killed
 
@@ -231,8 +242,10 @@ def test_killed_at_random_moments(rows: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--workers", 2)], ids=["threads", "cluster"])
-def test_killed_at_thirty_random_moments(rows: Path, folder: Path, more: Any) -> None:
-    assert killed_at_random(folder, random.Random(7), 30, *more) == 30
+def test_killed_at_thirty_random_moments(
+    rows: Path, folder: Path, more: Any, slow_workers: dict[str, str]
+) -> None:
+    assert killed_at_random(folder, random.Random(7), 30, *more, **slow_workers) == 30
 
 
 def test_the_command_line_on_local_workers(rows: Path, folder: Path) -> None:
