@@ -216,9 +216,6 @@ def killed_at_random(
             path.rename(folder / f"older-{number}")
         process = begun(0.01, *command, "--resume", *more, solving=0.3, **environs)
         time.sleep(rng.uniform(0, span))
-            open(t, "a").write(
-                f"{number} {len(list((folder / 'kept').rglob('*.state'))) if (folder / 'kept').exists() else None} {(folder / 'solving').exists()} {[x.name for x in folder.iterdir()]}\n"
-            )
         process.kill()  # SIGKILL
         process.communicate(timeout=60)
         wait_until_gone(process.pid)  # with its workers, if any

@@ -358,13 +358,33 @@ def test_what_workers_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixtur
     for wrong in (("tcp://127.0.0.1:1", 2), (None, 0)):
         with pytest.raises(RequestError), connected(*wrong, threads=None, memory=None):
             pass
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "says"),
+    [
+        ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1 does not answer: Timed out"),
+        ("http://127.0.0.1:1", "unknown address scheme"),
+        ("away.json", "away.json does not answer: it is no address with a port, and no file"),
+        ("empty.json", "empty.json does not answer: the file holds no scheduler's address"),
+        ("other.json", "other.json does not answer: the file holds no scheduler's address"),
+    ],
+)
+def test_a_scheduler_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.json").touch()
+    Path("other.json").write_text('{"address": 3}')
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(BrokenError, match="does not answer"),
-        connected("tcp://127.0.0.1:1", None, threads=None, memory=None),
+        pytest.raises(BrokenError) as caught,
+        connected(scheduler, None, threads=None, memory=None),
     ):
         pass
-    assert capsys.readouterr() == ("", "")
+    assert caught.value.code == "no_scheduler"
+    assert says in caught.value.message
 
 
 def test_constants_survive_the_workers_that_hold_them(table: Path, tmp_path: Path) -> None:
