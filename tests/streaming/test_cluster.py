@@ -311,6 +311,21 @@ def test_cancelled_partitions_end_early(client: Any, tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == seen < 1000
 
 
+class Absent:
+    """A kernel that nobody but this process can import."""
+
+    def __reduce__(self) -> Any:
+        return __import__, ("a_package_that_is_not_there",)
+
+
+def test_a_cluster_without_the_package(client: Any) -> None:
+    absent: Any = Absent()
+    with pytest.raises(BrokenError) as caught:
+        run_pass(absent, Numbers(), [range(2)], threads=1, client=client)
+    assert caught.value.code == "other_environment"
+    assert "on its scheduler and on all workers" in caught.value.remedy
+
+
 class Failing(Counting):
     """A kernel that fails at row 0."""
 
@@ -365,7 +380,6 @@ def test_what_workers_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("scheduler", "says"),
     [
         ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1 does not answer: Timed out"),
-        ("http://127.0.0.1:1", "unknown address scheme"),
         ("away.json", "away.json does not answer: it is no address with a port, and no file"),
         ("empty.json", "empty.json does not answer: the file holds no scheduler's address"),
         ("other.json", "other.json does not answer: the file holds no scheduler's address"),
