@@ -133,8 +133,11 @@ def _client_of(scheduler: str) -> distributed.Client:
 
 
 def _address_in(scheduler: str) -> str:
-    """An address, or the one in a scheduler file. Raises ValueError where that holds none."""
+    """An address, or the one in a scheduler file. Raises ValueError where it is none."""
+    from distributed.comm import get_address_host_port
+
     if not Path(scheduler).is_file():
+        get_address_host_port(scheduler)  # a Client that cannot be made leaves threads behind
         return scheduler
     try:
         address = json.loads(Path(scheduler).read_bytes())["address"]
