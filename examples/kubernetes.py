@@ -1,6 +1,7 @@
 """Select on the pods of a Kubernetes cluster: pip install dask-kubernetes.
 
-The image holds kmufs-stream with its cluster extra; the pods mount the volume of the data.
+The image holds kmufs-stream with its cluster extra. The pods mount the volume of the data, and so
+does the machine, or pod, that runs this: the operator's custom resources must be installed.
 """
 
 from dask_kubernetes.operator import KubeCluster, make_cluster_spec

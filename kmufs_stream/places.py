@@ -7,6 +7,8 @@ Only here is one told from the other by its address.
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import contextlib
 import os
 import re
@@ -33,6 +35,7 @@ USER_INFO = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
 CONTAINER = ("abfs", "abfss", "az")  # abfs://container@account/path names no user
 S3 = ("s3", "s3a")
 CLIENTS = ("botocore", "aiobotocore", "aiohttp", "google", "gcsfs", "azure", "requests")
+CLOSED_WITHIN = 5.0  # seconds, for connections at the end
 UNLISTED = frozenset({"http", "https"})  # what there is, and when it changed, nobody tells
 
 
@@ -117,7 +120,39 @@ def zarr_root(place: Place) -> Store:
 
 def store_of(address: UPath) -> FsspecStore:
     """The Zarr store under an address."""
-    return FsspecStore.from_url(str(address), storage_options=dict(address.storage_options))
+    return AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
+
+
+class AddressStore(FsspecStore):
+    """What lies under an address. Its connections are closed when the process ends.
+
+    File systems that are used asynchronously, as zarr does, leave that to whoever made them.
+    """
+
+    async def _open(self) -> None:
+        await super()._open()
+        _connected.add(self.fs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_is_open": False}  # another process has connections of its own
+
+
+_connected: set[Any] = set()
+
+
+@atexit.register  # after zarr's own, so that it runs before that ends zarr's loop
+def _close_connections() -> None:
+    async def close(fs: Any) -> None:
+        session = await fs.set_session()
+        await session.close()
+
+    async def close_all() -> None:
+        closing = (close(fs) for fs in _connected if hasattr(fs, "set_session"))
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    if _connected:
+        with contextlib.suppress(TimeoutError):
+            zarr.core.sync.sync(close_all(), timeout=CLOSED_WITHIN)
 
 
 def is_unlisted(place: UPath | FsspecStore) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -105,6 +107,11 @@ def write_bare(
     )
     array[...] = X
     return path
+
+
+def environment() -> dict[str, str]:
+    """For a Python that finds what this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 @contextmanager

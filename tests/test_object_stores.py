@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ import pytest
 import xarray as xr
 import zarr
 from botocore.exceptions import EndpointConnectionError
-from helpers import Bucket, planted, same_bits, write_xarray
+from helpers import Bucket, environment, planted, same_bits, write_xarray
 from upath import UPath
 from zarr.storage import FsspecStore, MemoryStore, WrapperStore
 
@@ -339,6 +340,27 @@ def test_secrets_are_nowhere(
     assert caught.value.code == "secret_in_address"
     assert SECRET not in str(caught.value)
     assert "the-key" not in str(caught.value)
+
+
+READING = """
+import pickle, sys
+from kmufs_stream import open_matrix
+rows = pickle.loads(sys.stdin.buffer.read()) if len(sys.argv) < 2 else open_matrix(sys.argv[1]).rows
+assert len(rows.read(0, 5)) == 5
+"""
+
+
+def test_connections_are_closed_when_a_process_ends(bucket: Bucket, genes: Path) -> None:
+    """Of the process that opens a store, and of one that is sent it."""
+    there = bucket.put(genes)
+    for words, sent in (([there], b""), ([], pickle.dumps(open_matrix(there).rows))):
+        done = subprocess.run(
+            [sys.executable, "-c", READING, *words],
+            env=environment(),
+            input=sent,
+            capture_output=True,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_web_server_is_read_from(genes: Path, tmp_path: Path) -> None:

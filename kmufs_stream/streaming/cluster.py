@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import signal
 import sys
@@ -86,7 +87,8 @@ def connected(
         import distributed
     except ImportError:
         raise missing_library("distributed", "A Dask cluster", "cluster") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what counts is raised
+    for name in ("distributed", "distributed.client"):  # that have levels of their own
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what counts is raised
     if workers is None:
         with _client_of(scheduler or ""):
             yield memory
@@ -117,13 +119,30 @@ def _client_of(scheduler: str) -> distributed.Client:
     import distributed
 
     try:
-        if Path(scheduler).is_file():
-            return distributed.Client(scheduler_file=scheduler)
-        return distributed.Client(scheduler)
+        return distributed.Client(_address_in(scheduler))
     except (OSError, ValueError) as error:
+        said = str(error)
+        if "missing port" in said:  # as in the name of a file that is not there
+            said = "it is no address with a port, and no file of this name is there"
         raise BrokenError(
             "no_scheduler",
-            f"The scheduler {scheduler} does not answer: {error}",
+            f"The scheduler {scheduler} does not answer: {said}.",
             "Give the address that dask scheduler prints, such as tcp://host:8786, or the path "
             "of its --scheduler-file.",
         ) from error
+
+
+def _address_in(scheduler: str) -> str:
+    """An address, or the one in a scheduler file. Raises ValueError where it is none."""
+    from distributed.comm import get_address_host_port
+
+    if not Path(scheduler).is_file():
+        get_address_host_port(scheduler)  # a Client that cannot be made leaves threads behind
+        return scheduler
+    try:
+        address = json.loads(Path(scheduler).read_bytes())["address"]
+    except (ValueError, KeyError, TypeError):
+        address = None
+    if not isinstance(address, str):
+        raise ValueError("the file holds no scheduler's address; is one still starting?")
+    return address

@@ -20,6 +20,7 @@ from kmufs_stream.streaming.tree import RUN
 if TYPE_CHECKING:
     import distributed
 
+NOT_UNDERSTOOD = "Error during deserialization"  # what Dask says of a scheduler without us
 RECOUNTED_AFTER = 2.0  # seconds, since workers come and go
 
 
@@ -155,7 +156,10 @@ class Cluster:
     def share(self, value: Any) -> Any:
         # Unlike scattered data, a task's result outlives every worker that holds it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            return self._client.submit(_same, value, key=f"shared-{uuid.uuid4()}")
+            future = self._client.submit(_same, value, key=f"shared-{uuid.uuid4()}")
+        future.exception()  # waits: what needs a task that has failed is only told to be cancelled
+        self.check(future, "sending what all tasks need")
+        return future
 
     def submit(
         self, task: Callable[..., Any], *arguments: Any, urgent: bool = False
@@ -180,6 +184,13 @@ class Cluster:
             return
         if future.status == "error":
             error = future.exception()
+            if isinstance(error, ImportError) or NOT_UNDERSTOOD in str(error):
+                raise BrokenError(
+                    "other_environment",
+                    f"The cluster does not understand what it is sent ({error}).",
+                    "Install kmufs-stream, and what the data take, in the same versions as here "
+                    "on its scheduler and on all workers.",
+                ) from error
             if not isinstance(error, distributed.KilledWorker):
                 raise error
             raise BrokenError(

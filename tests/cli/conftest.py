@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 import typer
 import xarray as xr
-from helpers import planted, write_bare, write_xarray
+from helpers import environment, planted, write_bare, write_xarray
 
 from kmufs_stream_cli import main
 from kmufs_stream_cli.app import app
@@ -108,11 +107,6 @@ def unknown_options(command: str, told: str) -> set[str]:
         for option in parameter.opts
     }
     return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", told)) - known - {"--debug", "--help"}
-
-
-def environment() -> dict[str, str]:
-    """For a Python that finds what this one finds."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 @pytest.fixture

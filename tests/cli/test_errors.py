@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from conftest import Run, contents, environment
-from helpers import planted, write_bare
+from conftest import Run, contents
+from helpers import environment, planted, write_bare
 
 import kmufs_stream.selection
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SLOW, Run, environment
-from helpers import planted, write_bare
+from conftest import SLOW, Run
+from helpers import environment, planted, write_bare
 from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started

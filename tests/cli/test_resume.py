@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -18,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import SLOW, Run, contents, environment
-from helpers import planted, write_bare
+from conftest import SLOW, Run, contents
+from helpers import environment, planted, write_bare
 
 from kmufs_stream import reader
 from kmufs_stream.streaming import plan
@@ -71,6 +72,13 @@ def ended(process: subprocess.Popen[str]) -> Run:
 SELECT = ("select", "rows.zarr", "--k", 3, "--h", 5, "--method", "lanczos", "--threads", 2)
 FOREVER = 1000.0
 LOCAL_WORKERS = ("--workers", "2", "--json", "--out", "there.zarr")
+
+
+@pytest.fixture
+def slow_workers(folder: Path) -> dict[str, str]:
+    """Environment in which the workers of a cluster read slowly."""
+    (folder / "slow.py").write_text(SLOW_WORKER)
+    return {"DASK_DISTRIBUTED__WORKER__PRELOAD": str(folder / "slow.py")}
 
 
 def write_rows(folder: Path) -> Path:
@@ -162,12 +170,12 @@ def test_interrupted_after_the_last_read(
     assert not (folder / "kept").exists()
 
 
-def test_interrupted_on_a_cluster(rows: Path, folder: Path, here: Cli, whole: Whole) -> None:
+def test_interrupted_on_a_cluster(
+    rows: Path, folder: Path, here: Cli, whole: Whole, slow_workers: dict[str, str]
+) -> None:
     """Ctrl-C reaches all processes of a terminal: the workers go, and nobody complains."""
-    (folder / "slow.py").write_text(SLOW_WORKER)
-    preload = {"DASK_DISTRIBUTED__WORKER__PRELOAD": str(folder / "slow.py")}
     command = (*SELECT[:-2], "--workers", 2, "--checkpoint", "kept", "--out", "out.zarr")
-    process = begun(0, *command, **preload)
+    process = begun(0, *command, **slow_workers)
     while not list((folder / "kept").rglob("*.state")):
         assert process.poll() is None
         time.sleep(0.02)
@@ -176,23 +184,21 @@ def test_interrupted_on_a_cluster(rows: Path, folder: Path, here: Cli, whole: Wh
     assert done.code == 130, done
     assert f"The checkpoint {folder / 'kept'} is kept" in done.err
     assert "Traceback" not in done.err
-    patience = time.monotonic() + 60
-    while not gone(process.pid):
-        assert time.monotonic() < patience
-        time.sleep(0.1)
+    wait_until_gone(process.pid)
     assert not (folder / "out.zarr").exists()
     resumed = here(*command[:-6], "--checkpoint", "kept", "--out", "out.zarr", "--resume")
     assert resumed.code == 0, resumed
     assert chosen(folder / "out.zarr") == whole.bits
 
 
-def gone(session: int) -> bool:
-    """Whether no process of a session is left."""
-    try:
-        os.killpg(session, 0)
-    except ProcessLookupError:
-        return True
-    return False
+def wait_until_gone(session: int) -> None:
+    """Wait until no process of a session is left."""
+    deadline = time.monotonic() + 60
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.killpg(session, 0)
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
@@ -233,11 +239,13 @@ def chosen(out: Path) -> list[bytes]:
         return [found[name].values.tobytes() for name in names] + [every["score"].values.tobytes()]
 
 
-def killed_at_random(folder: Path, rng: random.Random, kills: int, *more: object) -> int:
+def killed_at_random(
+    folder: Path, rng: random.Random, kills: int, *more: object, **environs: str
+) -> int:
     """Kill a selection at random moments until it ends; how often it was killed."""
-    command = (*SELECT[:-2], "--out", "out.zarr")
+    command = (*SELECT[:-2], "--out", "out.zarr", "--checkpoint", "kept")
     began = time.monotonic()
-    assert ended(begun(0.01, *command, *more, solving=0.3)).code == 0
+    assert ended(begun(0.01, *command, *more, solving=0.3, **environs)).code == 0
     span = time.monotonic() - began
     same = chosen(folder / "out.zarr")
     killed = 0
@@ -246,20 +254,21 @@ def killed_at_random(folder: Path, rng: random.Random, kills: int, *more: object
             break
         for path in folder.glob("out.zarr"):
             path.rename(folder / f"older-{number}")
-        process = begun(0.01, *command, "--resume", *more, solving=0.3)
+        process = begun(0.01, *command, "--resume", *more, solving=0.3, **environs)
         time.sleep(rng.uniform(0, span))
         process.kill()  # SIGKILL
         process.communicate(timeout=120)
+        wait_until_gone(process.pid)  # with its workers, if any
         killed += process.returncode == -signal.SIGKILL
         if (folder / "out.zarr").exists():  # it was whole before the end came
             assert chosen(folder / "out.zarr") == same
             continue
         if rng.random() < 0.5:
             continue  # the next one goes on and is killed again
-        done = ended(begun(0, *command, "--resume", "--overwrite"))
+        done = ended(begun(0, *command, "--resume", *rng.choice([(), more])))
         assert done.code == 0, done
         assert chosen(folder / "out.zarr") == same
-        assert not list(folder.glob("*checkpoint*"))
+        assert not (folder / "kept").exists()
         assert not list(folder.glob(".*"))
     return killed
 
@@ -270,8 +279,10 @@ def test_killed_at_random_moments(rows: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--workers", 2)], ids=["threads", "cluster"])
-def test_killed_at_thirty_random_moments(rows: Path, folder: Path, more: Any) -> None:
-    assert killed_at_random(folder, random.Random(7), 30, *more) == 30
+def test_killed_at_thirty_random_moments(
+    rows: Path, folder: Path, more: Any, slow_workers: dict[str, str]
+) -> None:
+    assert killed_at_random(folder, random.Random(7), 30, *more, **slow_workers) == 30
 
 
 def test_the_command_line_on_local_workers(rows: Path, whole: Whole) -> None:

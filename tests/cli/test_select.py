@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from conftest import Run, environment
-from helpers import planted, tied_table, write_bare, write_xarray
+from conftest import Run
+from helpers import environment, planted, tied_table, write_bare, write_xarray
 
 from kmufs_stream import select
 

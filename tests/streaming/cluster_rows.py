@@ -84,6 +84,19 @@ class Counting:
         return Alive()
 
 
+class Adding:
+    """A kernel whose states, of 80 kB, are the sum of what is read."""
+
+    def init(self) -> npt.NDArray[np.float64]:
+        return np.zeros(10_000)
+
+    def update(self, state: npt.NDArray[Any], values: Any, start: int) -> npt.NDArray[Any]:
+        return state + values.sum()
+
+    def merge(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return a + b
+
+
 class Numbers:
     """Rows whose one feature is their number."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import logging
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ import distributed
 import numpy as np
 import pytest
 from cluster_rows import Alive, Counting, Killing, Numbers, Slow
-from helpers import planted, same_bits, write_bare, write_xarray
+from helpers import environment, planted, same_bits, write_bare, write_xarray
 from threadpoolctl import threadpool_info
 from xarray import DataArray
 
@@ -204,31 +207,91 @@ def test_few_states_are_alive_whatever_the_number_of_partitions(partitions: int)
 
 @pytest.mark.parametrize("partitions", [40, 400])
 def test_the_scheduler_is_spared(partitions: int) -> None:
-    """Few tasks at a time, less than one for two partitions in all, and none is left behind."""
+    """Few tasks at a time, less than one for two partitions in all, and none is left behind.
+
+    The client holds on to those, and to states that wait: one for each level, or just begun.
+    """
     cut = [range(i, i + 1) for i in range(partitions)]
     with cluster_of(2, processes=False) as threads, distributed.Client(threads) as client:
-        watch = Watch(threads.scheduler)
+        watch = Watch(threads.scheduler, client)
         threads.scheduler.add_plugin(watch)
         state = run_pass(Counting(), Numbers(), cut, threads=1, client=client)
         assert isinstance(state, Alive)
         assert watch.most_unfinished <= 2 * 2 + 2  # two a thread; the kernel and the rows
         assert partitions / RUN < watch.most_known <= partitions / 2 + 10
+        assert watch.most_held <= 2 * 2 + 2 + Tree(partitions).root.level + 2 * 4
         deadline = time.monotonic() + 10
         while threads.scheduler.tasks and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not threads.scheduler.tasks
 
 
+PASS = """
+import sys, distributed
+from cluster_rows import Adding, Numbers
+from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.streaming.passes import run_pass
+cut = [range(i, i + 1) for i in range(int(sys.argv[2]))]
+with distributed.Client(scheduler_file=sys.argv[1]) as client:
+    client.wait_for_workers(2)
+    state = run_pass(Adding(), Numbers(), cut, threads=1, client=client)
+    assert (state == sum(range(len(cut)))).all()
+    print(peak_memory(), client.run_on_scheduler(peak_memory))
+"""
+
+
+@pytest.mark.slow
+def test_peaks_of_client_and_scheduler_do_not_grow(tmp_path: Path) -> None:
+    """Each in a process of its own; states of 4000 partitions are 320 MB together."""
+    peaks = []
+    for partitions in (400, 4000):
+        file = tmp_path / f"{partitions}.json"
+        with (
+            dask_command("scheduler", file, "--port", 0, "--no-dashboard"),
+            dask_command("worker", file, "--nworkers", 2, "--nthreads", 1, "--no-dashboard"),
+        ):
+            done = subprocess.run(
+                [sys.executable, "-c", PASS, str(file), str(partitions)],
+                env=environment(),
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+        assert done.returncode == 0, done.stderr
+        peaks.append([int(peak) for peak in done.stdout.split()])
+    for few, many in zip(*peaks, strict=True):
+        assert many < few + 20 * 10**6
+
+
+@contextlib.contextmanager
+def dask_command(name: str, file: Path, *options: object) -> Iterator[None]:
+    """``dask scheduler`` or ``dask worker``, on this machine only, as long as the block runs."""
+    words = [name, "--host", "127.0.0.1", "--scheduler-file", file, *options]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *map(str, words)],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
 class Watch(distributed.SchedulerPlugin):
     """Counts the tasks that a scheduler knows: done ones, too, are remembered until the end."""
 
-    def __init__(self, scheduler: Any) -> None:
-        self.scheduler, self.most_known, self.most_unfinished = scheduler, 0, 0
+    def __init__(self, scheduler: Any, client: distributed.Client) -> None:
+        self.scheduler, self.client = scheduler, client
+        self.most_known = self.most_unfinished = self.most_held = 0
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
         tasks = self.scheduler.tasks.values()
         under_way = sum(t.state in ("waiting", "queued", "no-worker", "processing") for t in tasks)
         self.most_known = max(self.most_known, len(tasks))
+        self.most_held = max(self.most_held, len(self.client.futures))
         self.most_unfinished = max(self.most_unfinished, under_way)
 
 
@@ -245,6 +308,21 @@ def test_cancelled_partitions_end_early(client: Any, tmp_path: Path) -> None:
     while seen != (seen := len(list(tmp_path.iterdir()))):
         time.sleep(0.5)
     assert seen < 1000
+
+
+class Absent:
+    """A kernel that nobody but this process can import."""
+
+    def __reduce__(self) -> Any:
+        return __import__, ("a_package_that_is_not_there",)
+
+
+def test_a_cluster_without_the_package(client: Any) -> None:
+    absent: Any = Absent()
+    with pytest.raises(BrokenError) as caught:
+        run_pass(absent, Numbers(), [range(2)], threads=1, client=client)
+    assert caught.value.code == "other_environment"
+    assert "on its scheduler and on all workers" in caught.value.remedy
 
 
 class Failing(Counting):
@@ -295,13 +373,32 @@ def test_what_workers_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixtur
     for wrong in (("tcp://127.0.0.1:1", 2), (None, 0)):
         with pytest.raises(RequestError), connected(*wrong, threads=None, memory=None):
             pass
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "says"),
+    [
+        ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1 does not answer: Timed out"),
+        ("away.json", "away.json does not answer: it is no address with a port, and no file"),
+        ("empty.json", "empty.json does not answer: the file holds no scheduler's address"),
+        ("other.json", "other.json does not answer: the file holds no scheduler's address"),
+    ],
+)
+def test_a_scheduler_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.json").touch()
+    Path("other.json").write_text('{"address": 3}')
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(BrokenError, match="does not answer"),
-        connected("tcp://127.0.0.1:1", None, threads=None, memory=None),
+        pytest.raises(BrokenError) as caught,
+        connected(scheduler, None, threads=None, memory=None),
     ):
         pass
-    assert capsys.readouterr() == ("", "")
+    assert caught.value.code == "no_scheduler"
+    assert says in caught.value.message
 
 
 def test_constants_survive_the_workers_that_hold_them(table: Path, tmp_path: Path) -> None:
