@@ -186,7 +186,7 @@ def not_numeric(path: str, column: str, value: object) -> RequestError:
     """What is told of a feature that is not a number."""
     return RequestError(
         "bad_dtype",
-        f"Column {column!r} of {path} does not hold numbers alone (but {value!r}).",
+        f"Column {column!r} of {path} does not hold numbers alone: there is {value!r}.",
         f"If it describes the samples, say --coordinate {shlex.quote(column)}; if {value!r} stands "
         "for what is missing, leave such fields empty.",
     )
