@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError
@@ -23,12 +24,14 @@ from kmufs_stream.formats.parquet import open_parquet
 from kmufs_stream.output import check_output, new_zarr
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.sources.casting import parse_dtype
 from kmufs_stream.sources.convertible import INSIDE, SUFFIXES, kind_of
-from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.streaming.memory import available_memory, peak_memory
+from kmufs_stream.streaming.plan import parse_memory
 from kmufs_stream.version import __version__
 
 INDEXED = {"csv": open_csv, "parquet": open_parquet}
-ARRAYS = {"npy": open_npy, "hdf5": open_hdf5, "mat": open_mat}
+ARRAYS = {"npy": open_npy, "mat": open_mat}  # some of which can only be read whole
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,17 @@ class Conversion:
     ----------
     format : what the input was.
     sizes : of its dimensions, by name.
+    columns : of a text or Parquet table: the columns that describe the samples, by the names of
+        the coordinates they became.
+    features : of such a table: the columns that became features.
     """
 
     output: Place
     format: str
     sizes: dict[str, int]
     seconds: float
+    columns: dict[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
@@ -52,6 +60,7 @@ class Conversion:
             "output": name_of(self.output),
             "format": self.format,
             "sizes": self.sizes,
+            "coordinates": self.columns,
             "seconds": {"total": self.seconds},
             "peak_rss_bytes": peak_memory(),
             "version": __version__,
@@ -63,6 +72,9 @@ def convert(
     out: PlaceLike,
     *,
     index_column: str | None = None,
+    coordinates: Sequence[str] = (),
+    dtype: str | None = None,
+    memory: str | int | None = None,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
@@ -77,16 +89,22 @@ def convert(
     out : store to write: labels of features and names of samples as coordinates ``feature`` and
         ``sample``; NetCDF with all its variables; 10x folders as sparse AnnData.
     index_column : column of a text or Parquet table that names the samples.
+    coordinates : columns of numbers of such a table that describe the samples and are no features.
+        Columns of text, times and categories always are coordinates of the samples.
+    dtype : to store the values in, such as ``float32``; their own by default. Floating point
+        rounds them, anything else has to hold them exactly.
+    memory : most memory to use, such as ``2GB``; half of what is available by default.
     storage_options : for fsspec, where ``out`` is an address.
 
     Raises
     ------
     RequestError : not such a file, damaged, not numbers, several tables inside, a library is
-        missing, an output that must not be written.
+        missing, a value that does not fit the dtype, a budget too small, an output that must not
+        be written.
     BrokenError : writing fails.
 
-    Reads the file once, in blocks of some MB, but for old MATLAB files and arrays in Fortran
-    order within ``.npz``: these are read whole.
+    Reads the file once (text twice where ``coordinates`` are given), in blocks of some MB, but
+    for old MATLAB files and arrays in Fortran order within ``.npz``: these are read whole.
     """
     began = time.perf_counter()
     given, target = os.fspath(source), place_of(out, storage_options)
@@ -101,37 +119,61 @@ def convert(
             "Known are 10x folders, folders of .parquet, and " + ", ".join(SUFFIXES) + "; Zarr "
             "stores and .h5ad need no conversion.",
         )
-    if index_column is not None and kind not in INDEXED:
+    if (index_column is not None or coordinates) and kind not in INDEXED:
         raise RequestError(
             "bad_option",
-            f"{path} has no columns to name samples by.",
-            "Leave out --index-column; it is for .csv and .parquet.",
+            f"{path} has no columns that could describe samples.",
+            "Leave out --index-column and --coordinate; they are for .csv and .parquet.",
         )
+    if dtype is not None and kind == "netcdf":
+        raise RequestError(
+            "bad_option",
+            f"{path} is copied as it is stored, all its variables.",
+            "Leave out --dtype.",
+        )
+    wanted = None if dtype is None else parse_dtype(dtype)
+    budget = parse_memory(memory) or available_memory() // 2
     check_output(target, [Path(path)], overwrite=overwrite)
+    columns: dict[str, str] = {}
+    features: tuple[str, ...] = ()
     with new_zarr(target, overwrite=overwrite) as folder:
         if kind == "netcdf":
-            sizes = write_netcdf(folder, path, inside, progress)
+            sizes = write_netcdf(folder, path, inside, budget, progress)
         elif kind == "mtx":
-            sizes = _tenx(folder, path, progress)
+            sizes = _tenx(folder, path, wanted, budget, progress)
         else:
-            sizes = write_blocks(folder, _open(kind, path, inside, index_column), progress)
-    return Conversion(target, kind, sizes, time.perf_counter() - began)
+            table = _open(kind, path, inside, index_column, coordinates, budget)
+            sizes = write_blocks(folder, table, wanted or table.dtype, budget, progress)
+            columns = {name: c.column for name, c in table.coordinates.items()}
+            features = () if table.labels is None else tuple(table.labels)
+    return Conversion(target, kind, sizes, time.perf_counter() - began, columns, features)
 
 
-def _tenx(folder: Store, path: str, progress: Progress) -> dict[str, int]:
+def _tenx(
+    folder: Store, path: str, dtype: np.dtype[Any] | None, budget: int, progress: Progress
+) -> dict[str, int]:
     try:
-        return write_mtx(folder, path, progress)
+        return write_mtx(folder, path, dtype, budget, progress)
     except KmufsError:
         raise
     except (EOFError, ValueError, zlib.error) as error:  # not OSError, which writing raises too
         raise unreadable(path, error) from error
 
 
-def _open(kind: str, path: str, inside: str, index_column: str | None) -> Incoming:
+def _open(
+    kind: str,
+    path: str,
+    inside: str,
+    index_column: str | None,
+    coordinates: Sequence[str],
+    budget: int,
+) -> Incoming:
     try:
         if kind in INDEXED:
-            return INDEXED[kind](path, index_column)
-        return ARRAYS[kind](path, inside)
+            return INDEXED[kind](path, index_column, coordinates)
+        if kind in ARRAYS:
+            return ARRAYS[kind](path, inside, budget)
+        return open_hdf5(path, inside)
     except (KmufsError, MemoryError):
         raise
     except Exception as error:

@@ -33,6 +33,7 @@ from kmufs_stream.screening import (
     standardise,
 )
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.casting import read_as
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.streaming.kernels import Gram
@@ -61,7 +62,8 @@ def update(
     factor : one made by ``gram``, or where it is stored.
     data : (m, p), whatever :func:`kmufs_stream.open_matrix` opens, with the same features: in any
         order where labels name them. The factor's transforms, features that take part, and what
-        becomes of missing values and rare features are those of the new rows too.
+        becomes of missing values and rare features are those of the new rows too; so is its dtype,
+        to which floating point is rounded.
     out, overwrite, command : where to store the result; see :func:`kmufs_stream.save_factor`.
     memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
 
@@ -69,9 +71,9 @@ def update(
 
     Raises
     ------
-    RequestError : a factor without its Gram matrix, other features, wider numbers than before,
-        rows that are in it already, or before which a feature was left out that has to take part
-        with them; whatever :func:`kmufs_stream.decompose` refuses.
+    RequestError : a factor without its Gram matrix, other features, numbers that the factor's
+        dtype does not hold, rows that are in it already, or before which a feature was left out
+        that has to take part with them; whatever :func:`kmufs_stream.decompose` refuses.
     BrokenError : a chunk is missing or cannot be read.
 
     Reads ``data`` once, the older rows never. O(m p^2 + p^3).
@@ -129,13 +131,11 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
             f"{', '.join(matrix.transforms)}.",
             "Leave out --transform: the factor's are applied.",
         )
-    if not np.can_cast(matrix.dtype, factor.sample.values.dtype, "safe"):
-        raise RequestError(
-            "wrong_data",
-            f"The new rows are {matrix.dtype}, which the factor's {factor.sample.values.dtype} "
-            "does not hold.",
-            "Store them in that dtype, or decompose all rows together.",
-        )
+    matrix = read_as(
+        matrix,
+        factor.sample.values.dtype,
+        "The older rows are of that dtype: decompose all rows together, stored in a wider one.",
+    )
     texts = factor.labels
     order, matched = find_features(
         np.arange(p), None if texts is None else list(texts), p, matrix, "The factor"

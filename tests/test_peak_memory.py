@@ -10,8 +10,11 @@ from pathlib import Path
 
 import anndata
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.io
 import scipy.sparse as sp
+import xarray as xr
 import zarr
 from dask.utils import parse_bytes
 
@@ -184,3 +187,50 @@ def test_sparse_store_that_would_not_fit_dense(tmp_path: Path) -> None:
     chosen = zarr.open_array(tmp_path / "out.zarr", path="X", mode="r")
     assert chosen.shape == (n, h)
     np.testing.assert_array_equal(chosen[n // 2], X[[n // 2]].toarray()[0, result["selected"]])
+
+
+CONVERT = """
+import json, sys
+from pathlib import Path
+from kmufs_stream import RequestError, convert
+source, out, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+try:
+    convert(source, out, memory="1MB", **options)
+except RequestError as error:
+    budget = error.remedy.split()[2]
+convert(source, out, memory=budget, **options)
+status = Path("/proc/self/status").read_text()
+peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
+print(json.dumps({"peak": peak, "budget": budget}))
+"""
+
+
+@linux
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet", "x.npy", "c.npz", "f.npz", "x.nc", "x.mat"])
+def test_a_conversion_keeps_to_its_budget(tmp_path: Path, name: str) -> None:
+    values = np.random.default_rng(0).normal(size=(40_000, 50))
+    table = pd.DataFrame(values[:20_000]).rename(columns=str).assign(year=7)
+    table["station"] = [f"a station called {i}" for i in range(len(table))]
+    path, options = tmp_path / name, {}
+    if name == "x.csv":
+        table.to_csv(path, index=False)
+        options = {"coordinates": ["year"]}
+    elif name == "x.parquet":
+        table.to_parquet(path)
+    elif name == "x.npy":
+        np.save(path, values)
+    elif name.endswith("npz"):
+        np.savez(path, x=np.asarray(values, order="F" if name == "f.npz" else "C"))
+    elif name == "x.nc":
+        xr.Dataset({"a": (("t", "x"), values)}).to_netcdf(path, engine="h5netcdf")
+    else:
+        scipy.io.savemat(path, {"x": values})
+    ran = subprocess.run(
+        [sys.executable, "-c", CONVERT, str(path), str(tmp_path / "x.zarr"), json.dumps(options)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    result = json.loads(ran.stdout)
+    assert result["peak"] <= parse_bytes(result["budget"])
+    assert zarr.open_group(tmp_path / "x.zarr", mode="r")

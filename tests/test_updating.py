@@ -269,7 +269,7 @@ def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
     factor = decompose(table[:200], K)
     for new, message in [
         (table[:0], "no samples to add"),
-        (table[200:].astype(np.float64), "float64, which the factor's float32 does not hold"),
+        (table[200:].astype(np.float64) * 1e39, "which float32 cannot"),
         (np.full((3, 9), np.inf, np.float32), "infinite"),
         (open_matrix(np.abs(table[200:]), transform="log1p"), "made with the transforms: none"),
     ]:
@@ -285,6 +285,38 @@ def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_factor(tmp_path / "f.zarr").components, factor.components)
     with pytest.raises(RequestError, match="exists"):
         update(factor, table[200:], out=tmp_path / "f.zarr")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("f4", "f8"), ("f4", "i8"), ("f8", "f4"), ("i2", "f8"), ("u1", "i8")],
+)
+def test_rows_of_another_dtype(before: str, after: str) -> None:
+    table = np.rint(planted(400, 9) * 5 + 60).clip(0, 250)
+    factor = update(decompose(table[:250].astype(before), K), table[250:].astype(after))
+    assert_same(factor, decompose(table.astype(before), K), 1e-4 if before != "f8" else 1e-9)
+
+
+def test_wider_rows_are_rounded_as_the_older_ones_were(tmp_path: Path) -> None:
+    table = planted(400, 9)
+    factor, new = decompose(table[:250].astype("f4"), K), table[250:]
+    stored = write_bare(tmp_path / "x.zarr", new, chunks=(40, 9))
+    for rows in (new, stored):
+        found = update(factor, rows)
+        assert_same(found, decompose(table.astype("f4"), K), 1e-4)
+        assert found.precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("i2", 0.5), ("i2", 4e4), ("u1", -1.0), ("i4", np.nan)]
+)
+def test_rows_that_the_factor_s_dtype_does_not_hold(dtype: str, value: float) -> None:
+    table = np.rint(planted(300, 9) * 5 + 60)
+    factor, new = decompose(table[:200].astype(dtype), K), table[200:]
+    new[70, 4] = value
+    with pytest.raises(RequestError, match="cannot") as raised:
+        update(factor, new)
+    assert "decompose all rows together" in raised.value.remedy
 
 
 def test_same_bits_whatever_the_threads(tmp_path: Path) -> None:

@@ -93,6 +93,12 @@ def excluded(reasons: Mapping[str, Sequence[int]], name: Mapping[int, str]) -> s
     return "; ".join(said) or "none"
 
 
+def few(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
 def names(factor: Factor) -> dict[int, str]:
     """Labels of those excluded features that will be named."""
     if factor.labels is None:

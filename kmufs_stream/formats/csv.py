@@ -2,91 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from packaging.version import Version
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError
+from kmufs_stream.formats.coordinates import (
+    SAMPLE,
+    TEXT,
+    Coordinate,
+    check_columns,
+    check_features,
+    stored_names,
+)
 from kmufs_stream.formats.incoming import Block, Incoming
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
 EXACT: dict[str, Any] = (
     {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
 )
+LOOK_FIELDS = 100_000  # looked at, to tell columns of text
+LOOK_ROWS = 100  # at least
+WHOLE = 2**53  # up to here float64 holds every integer
+ZERO_BEFORE = r"[+-]?0\d.*"  # a code, such as 00123: no number
+HELD: dict[Any, set[str]] = {
+    bool: {"bool"},
+    np.int64: {"whole", "long"},
+    np.float64: {"whole", "real", "missing"},
+    str: {"bool", "whole", "long", "real", "missing", "text"},
+}
+"""What each dtype can hold, the narrowest first."""
 
 
-def open_csv(path: str, index_column: str | None) -> Incoming:
+@dataclass(frozen=True)
+class _Text:
+    """A text table; its columns are called by their numbers, as names may repeat."""
+
+    path: str
+    separator: str
+    header: list[str]
+
+    def frames(self, rows: int, dtypes: Mapping[int, Any], **options: Any) -> Iterator[Any]:
+        """Blocks of so many rows; columns without a dtype get that of their block."""
+        frames = pd.read_csv(
+            self.path,
+            sep=self.separator,
+            header=0,
+            names=list(range(len(self.header))),
+            index_col=False,
+            dtype=dict(dtypes),
+            chunksize=rows,
+            low_memory=False,  # else parts of a block may get dtypes of their own
+            **EXACT,
+            **options,
+        )
+        with frames:
+            yield from frames
+
+    @property
+    def look_rows(self) -> int:
+        """How many rows are looked at, where not all are to be read."""
+        return max(LOOK_FIELDS // len(self.header), LOOK_ROWS)
+
+
+def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incoming:
     """A text table: the header names the features, values are float64, empty fields NaN.
 
     ``index_column`` names the samples; so does a first column without a name, as pandas and R
-    write it. Compressed files are read as they are.
+    write it. Columns whose first values are text, and those ``asked`` for, are coordinates of the
+    samples; where some are asked for, the file is read twice. Compressed files are read as they
+    are.
     """
     separator = "\t" if ".tsv" in path.lower() else ","
     head = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
     header = [str(name) for name in head.iloc[0]]
     if index_column is None and header[0] == "":
         index_column = ""
-    if index_column is not None and index_column not in header:
-        raise unknown_index(path, index_column, header)
+    check_columns(path, header, index_column, asked)
+    table = _Text(path, separator, header)
     index = None if index_column is None else header.index(index_column)
-    features = [i for i in range(len(header)) if i != index]
+    chosen = [i for i, name in enumerate(header) if name in asked and i != index]
+    dtypes: dict[int, Any] = _dtypes(table, chosen) if chosen else {}
+    if index is not None:
+        dtypes[index] = str
+    others = [i for i in range(len(header)) if i not in dtypes]
+    first = next(table.frames(table.look_rows, dtypes))
+    if first.empty:
+        raise RequestError(
+            "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
+        )
+    dtypes |= {i: str for i in others if _is_text(first[i], path, header[i])}
+    features = [i for i in others if i not in dtypes]
+    check_features(path, features)
+    described = [i for i in sorted(dtypes) if i != index]
+    names = stored_names((header[i] for i in described), named=index is not None)
+    columns = dict(zip(names, described, strict=True))
+    coordinates = {name: _coordinate(header[i], dtypes[i]) for name, i in columns.items()}
+    if index is not None:
+        columns[SAMPLE] = index
+        coordinates = {SAMPLE: Coordinate(header[index], TEXT)} | coordinates
     return Incoming(
         path,
         (len(features),),
         np.dtype(np.float64),
-        partial(_blocks, path, separator, header, features, index),
+        partial(_blocks, table, features, columns, dtypes),
         np.array([header[i] for i in features], dtype=object),
-        named=index is not None,
+        coordinates,
     )
+
+
+def _coordinate(column: str, dtype: Any) -> Coordinate:
+    return Coordinate.text(column) if dtype is str else Coordinate(column, np.dtype(dtype))
 
 
 def _blocks(
-    path: str,
-    separator: str,
-    header: list[str],
+    table: _Text,
     features: list[int],
-    index: int | None,
+    columns: Mapping[str, int],
+    dtypes: Mapping[int, Any],
     rows: int,
 ) -> Iterator[Block]:
-    frames = pd.read_csv(
-        path,
-        sep=separator,
-        header=0,
-        names=list(range(len(header))),
-        index_col=False,
-        dtype=None if index is None else {index: str},
-        chunksize=rows,
-        **EXACT,
-    )
-    with frames:
-        for frame in frames:
-            values = frame[features]
-            for column, dtype in zip(features, values.dtypes, strict=True):
-                if dtype.kind not in "biuf":
-                    raise not_numeric(path, header[column], values[column].iloc[0])
-            names = None if index is None else frame[index].fillna("").to_numpy(object)
-            yield values.to_numpy(np.float64), names
+    for frame in table.frames(rows, dtypes):
+        values = frame[features]
+        for i in values.columns[[dtype.kind not in "biuf" for dtype in values.dtypes]]:
+            if _is_text(frame[i], table.path, table.header[i]):  # else nothing, or truth with gaps
+                raise not_numeric(table.path, table.header[i], frame[i].dropna().iloc[0])
+        yield (
+            values.to_numpy(np.float64),
+            {name: _described(frame[i], dtypes[i]) for name, i in columns.items()},
+        )
 
 
-def unknown_index(path: str, column: str, columns: list[str]) -> RequestError:
-    """What is told where --index-column is not there."""
-    return RequestError(
-        "unknown_column",
-        f"{path} has no column {column!r} (--index-column).",
-        f"{did_you_mean(column, columns)}Its first columns are: "
-        + ", ".join(map(repr, columns[:5]))
-        + ".",
-    )
+def _described(values: pd.Series[Any], dtype: Any) -> NDArray[Any]:
+    return values.fillna("").to_numpy(object) if dtype is str else values.to_numpy(dtype)
+
+
+def _is_text(values: pd.Series[Any], path: str, column: str) -> bool:
+    """Whether a column holds text; RequestError where it holds numbers too."""
+    if values.dtype.kind in "biuf":
+        return False
+    known = values.dropna()
+    if all(isinstance(value, bool) for value in known):
+        return False
+    text = pd.to_numeric(known, errors="coerce").isna()
+    if not text.all():
+        raise not_numeric(path, column, known[text].iloc[0])
+    return True
+
+
+def _dtypes(table: _Text, columns: list[int]) -> dict[int, Any]:
+    """What columns hold, from first to last: bool, int64, float64 or, where none does, str."""
+    found: dict[int, set[Any]] = {i: set() for i in columns}
+    for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), usecols=columns):
+        for i, kinds in found.items():
+            kinds.update(_kinds(frame[i]))
+    return {i: next(d for d, held in HELD.items() if kinds <= held) for i, kinds in found.items()}
+
+
+def _kinds(written: pd.Series[Any]) -> set[str]:
+    """What some fields hold: of ``missing``, ``bool``, ``whole``, ``long``, ``real``, ``text``."""
+    known = written.dropna()
+    kinds = {"missing"} if len(known) < len(written) else set()
+    if not len(known):
+        return kinds
+    numbers = pd.to_numeric(known, errors="coerce")
+    if numbers.isna().any():
+        return kinds | ({"bool"} if known.str.lower().isin(["true", "false"]).all() else {"text"})
+    if known.str.fullmatch(ZERO_BEFORE).any():
+        return kinds | {"text"}
+    if numbers.dtype.kind == "i":
+        return kinds | {"whole" if numbers.abs().max() <= WHOLE else "long"}
+    return kinds | {"text" if numbers.dtype.kind == "u" else "real"}
 
 
 def not_numeric(path: str, column: str, value: object) -> RequestError:
     """What is told of a feature that is not a number."""
     return RequestError(
         "bad_dtype",
-        f"Column {column!r} of {path} does not hold numbers (such as {value!r}).",
-        f"If it names the samples, say --index-column {column!r}; else leave it out of the file.",
+        f"Column {column!r} of {path} does not hold numbers alone: there is {value!r}.",
+        f"If it describes the samples, say --coordinate {shlex.quote(column)}; if {value!r} stands "
+        "for what is missing, leave such fields empty.",
     )

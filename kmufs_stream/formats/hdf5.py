@@ -10,6 +10,8 @@ import scipy.io
 
 from kmufs_stream.errors import missing_library
 from kmufs_stream.formats.incoming import (
+    BLOCKS,
+    CHUNK_BYTES,
     Incoming,
     array_blocks,
     check_fits,
@@ -28,8 +30,8 @@ def open_hdf5(path: str, inside: str) -> Incoming:
     return Incoming(path, dataset.shape[1:], native(dataset.dtype), array_blocks(dataset))
 
 
-def open_mat(path: str, inside: str) -> Incoming:
-    """A dense matrix of a MATLAB file: version 7.3 in blocks, older ones whole."""
+def open_mat(path: str, inside: str, budget: int) -> Incoming:
+    """A dense matrix of a MATLAB file: version 7.3 in blocks, older ones whole, where they fit."""
     if is_hdf5(Path(path)):
         # MATLAB stores by columns: HDF5 sees the dimensions the other way round.
         tables = _tables(path)
@@ -44,9 +46,15 @@ def open_mat(path: str, inside: str) -> Incoming:
     }
     name = one_of(path, known, inside, INSIDE)
     needed = 16 * int(np.prod(known[name], dtype=np.int64))
-    check_fits(path, needed, "Save it with MATLAB's -v7.3, which is read in blocks.")
+    check_fits(
+        path,
+        needed + BLOCKS * CHUNK_BYTES,
+        budget,
+        "MATLAB's -v7.3 is read in blocks; older files are not.",
+    )
     array = scipy.io.loadmat(path, variable_names=[name])[name]
-    return Incoming(path, array.shape[1:], native(array.dtype), array_blocks(array))
+    dtype = native(array.dtype)
+    return Incoming(path, array.shape[1:], dtype, array_blocks(array), held=needed)
 
 
 def _tables(path: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
+from kmufs_stream.formats.coordinates import SAMPLE, TEXT, Coordinate
 from kmufs_stream.progress import Advanced, Progress, Started
+from kmufs_stream.sources.casting import cast
 from kmufs_stream.sources.matrix import KINDS, is_numeric
-from kmufs_stream.streaming.memory import available_memory, size
+from kmufs_stream.streaming.memory import size
+from kmufs_stream.streaming.plan import BASELINE, MB
 
-CHUNK_BYTES = 8 * 10**6
-Block = tuple[NDArray[Any], NDArray[Any] | None]
-"""Values of some rows, and the names of these samples where they have any."""
+CHUNK_BYTES = 8 * MB
+BLOCKS = 8  # at a time, at most: as they are parsed, joined, written and encoded
+TEXT_BYTES = 100  # of a sample's text
+OTHER_DTYPE = "Choose another --dtype: float64 holds whatever is a number, and missing values."
+Block = tuple[NDArray[Any], dict[str, NDArray[Any]]]
+"""Values of some rows, and the coordinates of these samples by name."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,8 @@ class Incoming:
     dtype : of the values, in native byte order.
     blocks : given a number of rows, yields blocks of about as many.
     labels : (p,) names of the features, or None.
-    named : whether the samples have names.
+    coordinates : of the samples, by the names they are stored under.
+    held : bytes in memory all the time, of what can only be read whole.
     """
 
     source: str
@@ -41,7 +48,8 @@ class Incoming:
     dtype: np.dtype[Any]
     blocks: Callable[[int], Iterator[Block]]
     labels: NDArray[Any] | None = None
-    named: bool = False
+    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
+    held: int = 0
 
     def __post_init__(self) -> None:
         if not self.inner or 0 in self.inner:
@@ -59,33 +67,53 @@ class Incoming:
             )
 
 
-def write_blocks(folder: Store, incoming: Incoming, progress: Progress) -> dict[str, int]:
+def write_blocks(
+    folder: Store,
+    incoming: Incoming,
+    dtype: np.dtype[Any],
+    budget: int,
+    progress: Progress,
+) -> dict[str, int]:
     """Write the table as a store that xarray opens, whole chunks one after another; its sizes.
 
-    Holds three blocks of about CHUNK_BYTES, or of one row where that is more.
+    Values are stored in ``dtype``. Holds some blocks of about CHUNK_BYTES, or of one row where
+    that is more. Raises RequestError where these are more than ``budget``, or a value does not fit.
     """
-    inner, dtype = incoming.inner, incoming.dtype
-    row = int(np.prod(inner)) * dtype.itemsize
+    inner, described = incoming.inner, incoming.coordinates
+    itemsize = max(dtype.itemsize, incoming.dtype.itemsize)
+    row = int(np.prod(inner)) * itemsize + sum(
+        TEXT_BYTES if c.dtype == TEXT else c.dtype.itemsize for c in described.values()
+    )
     rows = max(CHUNK_BYTES // row, 1)
+    check_fits(incoming.source, incoming.held + BLOCKS * rows * row, budget)
     dims = ["sample", "feature"] if len(inner) == 1 else ["sample"]
     dims += [f"dim_{i}" for i in range(len(dims), len(inner) + 1)]
     root = zarr.open_group(folder, mode="w", zarr_format=3)
     values = root.create_array(
         "data", shape=(0, *inner), chunks=(rows, *inner), dtype=dtype, dimension_names=dims
     )
-    names = None
-    if incoming.named:
-        names = root.create_array(
-            "sample", shape=(0,), chunks=(rows,), dtype=str, dimension_names=["sample"]
+    beside = " ".join(name for name in described if name != SAMPLE)
+    if beside:
+        values.attrs["coordinates"] = beside
+    coordinates = {
+        name: root.create_array(
+            name,
+            shape=(0,),
+            chunks=(rows,),
+            dtype=coordinate.dtype,
+            dimension_names=["sample"],
+            attributes=coordinate.attrs,
         )
+        for name, coordinate in described.items()
+    }
     progress(Started("converting", unit="rows", unit_bytes=row))
-    for block, called in _whole(_sound(incoming, rows), rows, dtype):
+    for block, known in _whole(_sound(incoming, rows), rows):
         n = values.shape[0]
         values.resize((n + len(block), *inner))
-        values[n:] = block
-        if names is not None and called is not None:
-            names.resize((n + len(block),))
-            names[n:] = called
+        values[n:] = cast(block, dtype, incoming.source, OTHER_DTYPE)
+        for name, array in coordinates.items():
+            array.resize((n + len(block),))
+            array[n:] = cast(known[name], array.dtype, incoming.source, "")
         progress(Advanced(len(block)))
     if incoming.labels is not None:
         labels = xr.Dataset(coords={"feature": np.asarray(incoming.labels, dtype=object)})
@@ -103,28 +131,29 @@ def _sound(incoming: Incoming, rows: int) -> Iterator[Block]:
         raise unreadable(incoming.source, error) from error
 
 
-def _whole(blocks: Iterator[Block], rows: int, dtype: np.dtype[Any]) -> Iterator[Block]:
+def _whole(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
     """The same rows in blocks of exactly ``rows``, but for the last."""
     kept: list[Block] = []
     held = 0
-    for values, names in blocks:
+    for values, known in blocks:
         start = 0
         while start < len(values):
             stop = min(start + rows - held, len(values))
-            kept.append((values[start:stop], None if names is None else names[start:stop]))
+            kept.append((values[start:stop], {c: v[start:stop] for c, v in known.items()}))
             held += stop - start
             start = stop
             if held == rows:
-                yield _joined(kept, dtype)
+                yield _joined(kept)
                 kept, held = [], 0
     if kept:
-        yield _joined(kept, dtype)
+        yield _joined(kept)
 
 
-def _joined(parts: list[Block], dtype: np.dtype[Any]) -> Block:
-    values = np.concatenate([part for part, _ in parts]).astype(dtype, copy=False)
-    names = [called for _, called in parts if called is not None]
-    return values, np.concatenate(names) if names else None
+def _joined(parts: list[Block]) -> Block:
+    names = parts[0][1]
+    return np.concatenate([values for values, _ in parts]), {
+        name: np.concatenate([known[name] for _, known in parts]) for name in names
+    }
 
 
 def array_blocks(array: Any, *, columns_first: bool = False) -> Callable[[int], Iterator[Block]]:
@@ -134,9 +163,9 @@ def array_blocks(array: Any, *, columns_first: bool = False) -> Callable[[int], 
         n = array.shape[-1] if columns_first else array.shape[0]
         for a in range(0, n, rows):
             if columns_first:
-                yield np.asarray(array[..., a : a + rows]).T, None
+                yield np.asarray(array[..., a : a + rows]).T, {}
             else:
-                yield np.asarray(array[a : a + rows]), None
+                yield np.asarray(array[a : a + rows]), {}
 
     return blocks
 
@@ -172,13 +201,12 @@ def one_of(source: str, tables: dict[str, Any], asked: str, separator: str) -> s
     )
 
 
-def check_fits(source: str, needed: int, remedy: str) -> None:
-    """Refuse what has to be read whole and is more than half of the memory there is."""
-    budget = available_memory() // 2
-    if needed > budget:
+def check_fits(source: str, needed: int, budget: int, remedy: str = "") -> None:
+    """Refuse what takes more memory than there may be; ``needed`` are bytes beside BASELINE."""
+    peak = BASELINE + needed
+    if peak > budget:
         raise RequestError(
             "does_not_fit",
-            f"{source} can only be read whole, which takes {size(needed)}; half of the memory "
-            f"available is {size(budget)}.",
-            remedy,
+            f"Converting {source} takes {size(peak)} of memory; {size(budget)} may be used.",
+            f"Give --memory {-(-peak // MB)}MB or more.{' ' * bool(remedy)}{remedy}",
         )

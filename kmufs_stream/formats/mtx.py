@@ -15,16 +15,21 @@ from scipy.sparse import csr_matrix
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.formats.incoming import unreadable
+from kmufs_stream.formats.incoming import OTHER_DTYPE, check_fits, unreadable
 from kmufs_stream.progress import Advanced, Progress, Started
+from kmufs_stream.sources.casting import cast
 
 ENTRIES = 2**20  # in memory at a time
+ENTRY_BYTES = 300  # of an entry, as it is parsed, joined, sorted and written
+NAME_BYTES = 300  # of a name, and what pandas and zarr make of it
 
 
-def write_mtx(folder: Store, path: str, progress: Progress) -> dict[str, int]:
+def write_mtx(
+    folder: Store, path: str, dtype: np.dtype[Any] | None, budget: int, progress: Progress
+) -> dict[str, int]:
     """Turn genes x cells, sorted by cell as 10x writes them, into an AnnData store of CSR rows.
 
-    Returns the numbers of cells and genes. Holds a few hundred MB, and 8 bytes a cell.
+    Returns the numbers of cells and genes. Holds some blocks of ENTRIES, and the names.
     """
     try:
         import anndata
@@ -41,11 +46,15 @@ def write_mtx(folder: Store, path: str, progress: Progress) -> dict[str, int]:
     root = zarr.open_group(folder, mode="w", zarr_format=2)
     with _text(matrix) as lines:
         p, n, entries, whole = _sizes(lines, path)
+        held = min(entries, ENTRIES) + p  # with what is left of the cell before
+        check_fits(path, ENTRY_BYTES * held + NAME_BYTES * (n + 4 * p), budget)
         obs = _names(_beside(place, "barcodes.tsv"), n, path)
         var = _names(_beside(place, "features.tsv") or _beside(place, "genes.tsv"), p, path)
         progress(Started("converting", total=n, unit="rows"))
         first = True
         for block in _blocks(lines, (p, n), entries, whole, path):
+            if dtype is not None:
+                block.data = cast(block.data, dtype, path, OTHER_DTYPE)
             if first:
                 anndata.io.write_elem(root, "X", block)
                 first = False

@@ -8,11 +8,13 @@ import xarray as xr
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import missing_library
-from kmufs_stream.formats.incoming import CHUNK_BYTES, unreadable
+from kmufs_stream.formats.incoming import BLOCKS, CHUNK_BYTES, check_fits, unreadable
 from kmufs_stream.progress import Progress, Started
 
 
-def write_netcdf(folder: Store, path: str, inside: str, progress: Progress) -> dict[str, int]:
+def write_netcdf(
+    folder: Store, path: str, inside: str, budget: int, progress: Progress
+) -> dict[str, int]:
     """Copy a dataset, or its group ``inside``, as it is stored, blocks along first dimensions.
 
     Returns the sizes of its dimensions.
@@ -28,6 +30,8 @@ def write_netcdf(folder: Store, path: str, inside: str, progress: Progress) -> d
     except OSError as error:
         raise unreadable(path, error) from error
     with stored:
+        largest = max((_block_bytes(v) for v in stored.variables.values()), default=0)
+        check_fits(path, BLOCKS * largest, budget)
         progress(Started("converting"))
         blocks = {name: _blocks(variable) for name, variable in stored.variables.items()}
         lazy = stored.drop_encoding().assign({name: blocks[name] for name in stored.data_vars})
@@ -40,7 +44,17 @@ def _blocks(variable: xr.Variable) -> xr.Variable:
     """The variable in blocks of some rows, which become the chunks."""
     if variable.ndim == 0:
         return variable
-    row = int(np.prod(variable.shape[1:])) * variable.dtype.itemsize
-    rows = min(max(CHUNK_BYTES // max(row, 1), 1), max(variable.shape[0], 1))
-    chunks = {variable.dims[0]: rows} | dict.fromkeys(variable.dims[1:], -1)
+    chunks = {variable.dims[0]: _block_rows(variable)} | dict.fromkeys(variable.dims[1:], -1)
     return variable.drop_encoding().chunk(chunks)
+
+
+def _block_rows(variable: xr.Variable) -> int:
+    return min(max(CHUNK_BYTES // max(_row_bytes(variable), 1), 1), max(variable.shape[0], 1))
+
+
+def _row_bytes(variable: xr.Variable) -> int:
+    return int(np.prod(variable.shape[1:])) * int(variable.dtype.itemsize)
+
+
+def _block_bytes(variable: xr.Variable) -> int:
+    return _row_bytes(variable) * (_block_rows(variable) if variable.ndim else 1)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from kmufs_stream.formats.incoming import (
+    BLOCKS,
+    CHUNK_BYTES,
     Block,
     Incoming,
     array_blocks,
@@ -21,7 +23,7 @@ from kmufs_stream.formats.incoming import (
 from kmufs_stream.sources.convertible import INSIDE
 
 
-def open_npy(path: str, inside: str) -> Incoming:
+def open_npy(path: str, inside: str, budget: int) -> Incoming:
     """An array file, mapped; or one array of an archive, unpacked as it is read.
 
     An archive's array in Fortran order has to be read whole.
@@ -41,12 +43,14 @@ def open_npy(path: str, inside: str) -> Incoming:
     name = one_of(path, tables, inside, INSIDE)
     shape, fortran, dtype = heads[name]
     blocks: Callable[[int], Iterator[Block]] = partial(_unpacked, path, name)
+    needed = 0
     if fortran:
         needed = 2 * int(np.prod(shape)) * dtype.itemsize
-        check_fits(path, needed, "Write it in C order: np.savez(file, np.ascontiguousarray(x)).")
+        remedy = "In C order it is read in blocks: np.savez(file, np.ascontiguousarray(x))."
+        check_fits(path, needed + BLOCKS * CHUNK_BYTES, budget, remedy)
         with np.load(path) as archive_arrays:
             blocks = array_blocks(archive_arrays[name])
-    return Incoming(path, shape[1:], native(dtype), blocks)
+    return Incoming(path, shape[1:], native(dtype), blocks, held=needed)
 
 
 def _head(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -63,7 +67,7 @@ def _read_head(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 def _mapped(path: str, rows: int) -> Iterator[Block]:
     # Mapped anew for each block: pages that were read count as memory while they are mapped.
     for a in range(0, len(np.lib.format.open_memmap(path, mode="r")), rows):
-        yield np.array(np.lib.format.open_memmap(path, mode="r")[a : a + rows]), None
+        yield np.array(np.lib.format.open_memmap(path, mode="r")[a : a + rows]), {}
 
 
 def _unpacked(path: str, name: str, rows: int) -> Iterator[Block]:
@@ -73,4 +77,4 @@ def _unpacked(path: str, name: str, rows: int) -> Iterator[Block]:
         for a in range(0, shape[0], rows):
             count = min(rows, shape[0] - a)
             values = np.frombuffer(member.read(count * row), dtype)
-            yield values.reshape(count, *shape[1:]), None
+            yield values.reshape(count, *shape[1:]), {}

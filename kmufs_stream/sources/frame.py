@@ -99,6 +99,14 @@ def coordinates(
     return frame.assign_coords(xr.Coordinates(found, indexes={})).drop_encoding()
 
 
+def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
+    """The coordinates with those along the features in memory: read once, here, or not at all."""
+    along = [c for c in frame.coords.values() if c.dims == (feature_dim,)]
+    for coordinate in along:
+        check_text(coordinate.values)
+    return frame.assign_coords({c.name: c.load() for c in along})
+
+
 def attributes(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> dict[str, Any]:
     """Attributes of an array, encoded as stored."""
     if datasets and array.basename in datasets[0].variables:

@@ -23,6 +23,7 @@ from kmufs_stream.sources.stacking import COORDINATE_ROWS
 
 Patterns = str | Sequence[str] | None
 NAMED_AT_MOST = 5
+OPERATORS = {"and", "or", "not", "in", "True", "False", "None"}  # in a condition
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             piece = xr.decode_cf(piece)
         table = pd.DataFrame({name: piece[name].values for name in used})
         try:
-            met = np.asarray(table.eval(condition, engine="python", local_dict={}, global_dict={}))
+            query = _keywords_quoted(condition, used)
+            met = np.asarray(table.eval(query, engine="python", local_dict={}, global_dict={}))
             if met.dtype != bool or met.shape != (len(table),) or not used:
                 raise ValueError("it is not true or false for each sample")
         except Exception as error:
@@ -125,6 +127,15 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             f"The coordinates of the samples are {', '.join(along) or 'none'}.",
         )
     return index
+
+
+def _keywords_quoted(condition: str, names: list[str]) -> str:
+    """The condition with names that are Python's own, like class, in the quotes pandas has."""
+    for name in filter(iskeyword, names):
+        if name not in OPERATORS:
+            quoted = rf"('[^']*'|\"[^\"]*\"|`[^`]*`)|\b{name}\b"
+            condition = re.sub(quoted, lambda m: m[1] or f"`{m[0]}`", condition)
+    return condition
 
 
 def _misspelt(condition: str, along: list[str]) -> str:

@@ -22,6 +22,7 @@ from kmufs_stream.sources.frame import (
     coordinates,
     coordinates_read,
     dimension_names,
+    features_described,
     open_datasets,
 )
 from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, is_numeric
@@ -297,6 +298,7 @@ def _matrix(
     frame = coordinates(datasets, name, dict(zip(dims, array.shape, strict=True)))
     with coordinates_read(source):
         frame = stack_frame(frame, stacking)
+        frame = features_described(frame, stacking.name(samples=False))
         labels = stacked_labels(frame, stacking)
         check_text(labels)
     attrs = attributes(array, datasets)

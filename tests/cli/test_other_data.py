@@ -37,11 +37,33 @@ def test_select_says_what_to_type_and_that_works(cli: Cli, folder: Path, name: s
 def test_convert_as_json(cli: Cli, folder: Path) -> None:
     np.save("x.npy", planted(100, 6))
     said = cli("convert", "x.npy", "x.zarr", "--json").json()
-    assert said.keys() == {"output", "format", "sizes", "seconds", "peak_rss_bytes", "version"}
+    assert said.keys() == {
+        *("output", "format", "sizes", "coordinates", "seconds", "peak_rss_bytes", "version")
+    }
     assert (said["format"], said["sizes"]) == ("npy", {"sample": 100, "feature": 6})
     failed = cli("convert", "x.npy", "x.zarr", "--json")
     assert failed.code == 2
     assert failed.json()["error"]["code"] == "output_exists"
+
+
+def test_a_table_with_text(cli: Cli, folder: Path) -> None:
+    table = pd.DataFrame(planted(90, 8), columns=[f"g{i}" for i in range(8)])
+    table["station name"], table["year"] = ["Ulm", "Bonn", ""] * 30, range(90)
+    table.to_csv("x.csv", index=False)
+    done = cli("convert", "x.csv", "x.zarr", "--coordinate", "year", "--dtype", "float32")
+    assert (done.code, done.err) == (0, "")
+    assert "station_name (column 'station name'), year" in done.out
+    assert "g0, g1, g2, g3, g4 and 3 more" in done.out
+    asked = ("--where", "station_name == 'Ulm' and year > 9", "--out", "s.zarr")
+    assert cli("select", "x.zarr", "--k", 3, "--h", 2, *asked).code == 0
+    assert xr.open_zarr("s.zarr").sizes["sample"] == 26
+    cli("select", "x.zarr", "--k", 3, "--h", 2, "--out", "s.zarr", "--overwrite")
+    said = cli("evaluate", "s.zarr", "--labels", "station_name", "--json").json()
+    assert (said["classes"], said["samples_with_class"]) == (2, 60)
+    small = cli("convert", "x.csv", "y.zarr", "--memory", "1MB")
+    assert small.code == 2
+    least = small.err.partition("--memory ")[2].split()[0]
+    assert cli("convert", "x.csv", "y.zarr", "--memory", least).code == 0
 
 
 def test_apply(cli: Cli, genes: Path) -> None:

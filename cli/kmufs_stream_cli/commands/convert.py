@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -29,6 +30,25 @@ def convert(
             help=".csv, .parquet: the column that names the samples.",
         ),
     ] = None,
+    coordinate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--coordinate",
+            metavar="NAME",
+            help=".csv, .parquet: a column of numbers that describes the samples, such as a class "
+            "or a year; columns of text always do. May be repeated.",
+        ),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            metavar="NAME",
+            help="Store the values as float32 or another dtype: rounded where it is floating "
+            "point, refused where an integer cannot be one.",
+        ),
+    ] = None,
+    memory: options.Memory = None,
     storage_option: options.StorageOption = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -44,6 +64,9 @@ def convert(
             source,
             out,
             index_column=index_column,
+            coordinates=coordinate or (),
+            dtype=dtype,
+            memory=memory,
             overwrite=overwrite,
             storage_options=storage_options(storage_option),
             progress=progress,
@@ -54,5 +77,14 @@ def convert(
     console = show.console()
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
     show.line(console, f"Converted {source}: {sizes}.", "bold")
-    show.facts(console, [*show.took(done.summary()), ("output", str(done.output))])
+    facts = [("coordinates", _named(done.columns))] if done.columns else []
+    if done.features:
+        facts.append(("features", show.few(done.features)))
+    show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
     show.next_commands(console, show.command("plan", str(done.output), k=10, h=100))
+
+
+def _named(columns: Mapping[str, str]) -> str:
+    """Coordinates, and the columns that they were where these have other names."""
+    said = (c if c == column else f"{c} (column {column!r})" for c, column in columns.items())
+    return ", ".join(said)

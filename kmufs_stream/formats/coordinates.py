@@ -1,0 +1,81 @@
+"""Columns of a table that describe its samples, and the coordinates they become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kmufs_stream.errors import RequestError, did_you_mean
+
+SAMPLE = "sample"  # names the samples
+TAKEN = ("data", "feature", "zarr.json")
+TEXT = np.dtypes.StringDType()
+# Between words in CF's list of coordinates, between groups of a path, or reserved by Zarr.
+UNFIT = re.compile(r"[\s/\\]+|^\.+|^__+")
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """How a column is stored.
+
+    Attributes
+    ----------
+    column : its name in the source.
+    dtype : of the stored values, native; ``TEXT`` for text.
+    attrs : what decodes them, as CF has it.
+    """
+
+    column: str
+    dtype: Any
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def text(cls, column: str) -> Coordinate:
+        """Of text; what is missing is stored as empty text, and decoded as NaN."""
+        return cls(column, TEXT, {"missing_value": ""})
+
+
+def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
+    """Under which names columns are stored: each its own, as far as that fits and is free.
+
+    ``named`` tells that another column names the samples already.
+    """
+    taken = {*TAKEN, SAMPLE} if named else set(TAKEN)
+    names = []
+    for column in columns:
+        name = UNFIT.sub("_", column) or "_"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def check_columns(
+    path: str, columns: Sequence[str], index_column: str | None, asked: Iterable[str]
+) -> None:
+    """Raise RequestError for columns asked for that are not there."""
+    for option, name in [("--index-column", index_column), *(("--coordinate", a) for a in asked)]:
+        if name is not None and name not in columns:
+            raise RequestError(
+                "unknown_column",
+                f"{path} has no column {name!r} ({option}).",
+                f"{did_you_mean(name, columns)}Its first columns are: "
+                + ", ".join(map(repr, columns[:5]))
+                + ".",
+            )
+
+
+def check_features(path: str, features: Sequence[Any]) -> None:
+    """Raise RequestError where no column of numbers is left."""
+    if not features:
+        raise RequestError(
+            "no_features",
+            f"{path} is no table of numbers: none of its columns is a feature.",
+            "Columns of text, and those of --index-column and --coordinate, describe the samples; "
+            "columns of numbers are needed besides.",
+        )

@@ -1,0 +1,285 @@
+"""Columns of CSV and Parquet tables: numbers are features, what describes samples coordinates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from helpers import no_warnings, planted
+
+from kmufs_stream import Conversion, RequestError, convert, evaluate, open_matrix, select
+from kmufs_stream.formats import csv, incoming
+
+N = 150
+X = planted(N, 6)
+LABELS = [f"g{i}" for i in range(6)]
+KIND = np.array(["left", "right", "far off"])[np.arange(N) % 3]
+DAYS = np.datetime64("2024-02-27") + np.arange(N)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks even of small tables."""
+    monkeypatch.setattr(incoming, "CHUNK_BYTES", 40 * (6 * 8 + 2 * incoming.TEXT_BYTES))
+    monkeypatch.setattr(csv, "LOOK_FIELDS", 1)
+    monkeypatch.setattr(csv, "LOOK_ROWS", 50)
+
+
+def frame(**columns: Any) -> pd.DataFrame:
+    """Six features, and a class between them that is not known of two samples."""
+    kind = KIND.astype(object)
+    kind[[7, 100]] = None
+    table = pd.DataFrame(X.copy(), columns=LABELS)
+    table.insert(2, "class", kind)
+    return table.assign(**columns)
+
+
+def turned(path: Path, **options: Any) -> tuple[Conversion, xr.Dataset]:
+    """What a conversion says, and what it wrote."""
+    with no_warnings():
+        done = convert(path, path.with_name("out.zarr"), **options)
+        with xr.open_zarr(done.output) as found:
+            return done, found.load()
+
+
+def written(folder: Path, kind: str, table: pd.DataFrame) -> Path:
+    """The table as a file, or a folder of two files."""
+    path = folder / f"x.{kind}"
+    if kind == "csv":
+        table.to_csv(path, index=False)
+        return path
+    pytest.importorskip("pyarrow")
+    if kind == "parquet":
+        table.to_parquet(path, row_group_size=47)
+        return path
+    path.mkdir()
+    table[:70].to_parquet(path / "part-0.parquet")
+    table[70:].to_parquet(path / "part-1.parquet")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "folder"])
+@pytest.mark.parametrize("categorical", [False, True])
+def test_text_describes_the_samples(tmp_path: Path, kind: str, categorical: bool) -> None:
+    table = frame(station=[f"é {i}" for i in range(N)])
+    if categorical:
+        table["class"] = table["class"].astype("category")
+    done, found = turned(written(tmp_path, kind, table))
+    assert done.features == tuple(LABELS)
+    assert done.columns == {"class": "class", "station": "station"}
+    assert done.summary()["coordinates"] == done.columns
+    assert found["feature"].values.tolist() == LABELS
+    np.testing.assert_array_equal(found["data"], X)
+    assert found["station"].dims == ("sample",)
+    assert found["station"].values.tolist() == table["station"].tolist()
+    np.testing.assert_array_equal(found["class"].isnull(), table["class"].isna())
+    assert found["class"].values[8] == KIND[8]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "folder"])
+def test_they_choose_and_judge_samples(tmp_path: Path, kind: str) -> None:
+    turned(written(tmp_path, kind, frame(year=2000 + np.arange(N))), coordinates=["year"])
+    store, out = str(tmp_path / "out.zarr"), tmp_path / "chosen.zarr"
+    part = open_matrix(store, where="class == 'far off' and year < 2100")
+    some = select(part, 3, 2, out=out)
+    expected = (KIND == "far off") & (np.arange(N) < 100)
+    np.testing.assert_array_equal(some.selected, select(X[expected], 3, 2).selected)
+    with xr.open_zarr(out) as written_out:
+        assert set(written_out["class"].values) == {"far off"}
+        assert written_out["year"].values.max() < 2100
+    with xr.open_zarr(out, group="all_features") as every:
+        assert every.sizes == {"source_feature": 6}
+    select(store, 3, 2, out=out, overwrite=True)
+    for data in (None, store):
+        judged = evaluate(out, labels="class", data=data).agreement
+        assert judged is not None
+        assert (judged.classes, judged.samples) == (3, N - 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "stored"),
+    [
+        ([*range(N - 1), 2**62 + 1], np.int64, None),  # no float holds it
+        ([*range(N - 1), None], np.float64, None),
+        ([*[2**62 + 1] * (N - 1), None], None, None),  # as it is written then
+        ([f"{i:05}" for i in range(N)], None, None),  # a code and no number
+        ([i % 2 == 0 for i in range(N)], np.bool_, None),
+        ([*range(N - 1), "A7"], None, [*map(str, range(N - 1)), "A7"]),
+    ],
+)
+def test_columns_asked_for_keep_what_they_hold(
+    tmp_path: Path, values: list[Any], dtype: Any, stored: list[Any] | None
+) -> None:
+    column = pd.array(values, dtype="Int64") if values[-1] is None else values
+    _, found = turned(written(tmp_path, "csv", frame(id=column)), coordinates=["id"])
+    assert found["feature"].values.tolist() == LABELS
+    held = found["id"].values
+    if dtype is not None:
+        assert held.dtype == dtype
+        np.testing.assert_array_equal(held, np.array(values, dtype=dtype))
+    else:
+        texts = stored or [None if v is None else str(v) for v in values]
+        assert [None if pd.isna(v) else v for v in held] == texts
+
+
+def test_parquet_knows_more_types(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    days = pd.Series(DAYS.astype("M8[us]"))
+    days[3] = pd.NaT
+    table = frame(when=days, truth=[i % 5 == 0 for i in range(N)], sort=pd.Categorical([1, 2] * 75))
+    path = written(tmp_path, "parquet", table)
+    done, found = turned(path, coordinates=["truth"])
+    assert done.features == tuple(LABELS)
+    np.testing.assert_array_equal(found["when"].values, days.to_numpy())
+    assert found["truth"].dtype == bool
+    assert found["sort"].values.tolist() == [1, 2] * 75
+    chosen = open_matrix(str(tmp_path / "out.zarr"), where="when > '2024-03-01' and truth")
+    assert chosen.shape[0] == ((np.datetime64("2024-03-01") < DAYS) & table.truth).sum()
+    days_alone = pa.array([0, 1], pa.date32())
+    lists = pa.table({"a": [1.0, 2.0], "inner": [[1.0], [2.0]], "day": days_alone})
+    pq.write_table(lists, tmp_path / "lists.parquet")
+    with pytest.raises(RequestError, match="'inner'"):
+        convert(tmp_path / "lists.parquet", tmp_path / "other.zarr")
+    pq.write_table(lists.drop_columns("inner"), tmp_path / "dates.parquet")
+    convert(tmp_path / "dates.parquet", tmp_path / "out.zarr", overwrite=True)
+    with xr.open_zarr(tmp_path / "out.zarr") as dates:
+        assert dates["day"].values.astype("M8[D]").astype(int).tolist() == [0, 1]
+
+
+def test_files_of_a_folder_whose_types_differ(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "x"
+    path.mkdir()
+    first = frame().assign(g0=range(N), note=None)
+    first.to_parquet(path / "a.parquet")
+    frame().assign(note="n").to_parquet(path / "b.parquet")
+    _, found = turned(path)
+    np.testing.assert_array_equal(found["data"], np.concatenate([first[LABELS], X]))
+    np.testing.assert_array_equal(found["note"].isnull(), [True] * N + [False] * N)
+
+
+def test_names_that_a_store_cannot_have(tmp_path: Path) -> None:
+    table = frame(**{"station name": KIND, "km/h": KIND, "data": KIND, "__x": KIND})
+    table.columns = pd.Index([*table.columns[:-1], "class"])  # twice
+    done, found = turned(written(tmp_path, "csv", table))
+    assert done.columns == {
+        "class": "class",
+        "station_name": "station name",
+        "km_h": "km/h",
+        "data_": "data",
+        "class_": "class",
+    }
+    for name in done.columns:
+        assert found[name].dims == ("sample",)
+    assert found["data"].shape == (N, 6)
+    assert open_matrix(str(tmp_path / "out.zarr"), where="km_h == 'left'").shape == (N // 3, 6)
+
+
+def test_a_column_called_sample_names_them(tmp_path: Path) -> None:
+    names = [f"s{i}" for i in range(N)]
+    _, found = turned(written(tmp_path, "csv", frame(sample=names)))
+    assert found.indexes["sample"].tolist() == names
+
+
+@pytest.mark.parametrize("row", [3, 120])
+def test_numbers_with_something_else_among_them(tmp_path: Path, row: int) -> None:
+    table = frame()
+    table["g3"] = table["g3"].astype(object)
+    table.loc[row, "g3"] = "?"
+    path = written(tmp_path, "csv", table)
+    with pytest.raises(RequestError, match=r"'g3' .*'\?'") as raised:
+        convert(path, tmp_path / "out.zarr")
+    assert "--coordinate g3" in raised.value.remedy
+    assert not (tmp_path / "out.zarr").exists()
+    done, _ = turned(path, coordinates=["g3"])  # what the remedy says
+    assert "g3" in done.columns
+
+
+def test_truth_with_gaps_is_a_feature(tmp_path: Path) -> None:
+    truth = [True, None, False] * 50
+    done, found = turned(written(tmp_path, "csv", frame(truth=pd.Series(truth, dtype=object))))
+    assert done.features == (*LABELS, "truth")
+    np.testing.assert_array_equal(found["data"][:, 6], np.array(truth, np.float64))
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"coordinates": ["clas"]}, "Did you mean 'class'"),
+        ({"coordinates": LABELS}, "columns of numbers are needed"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_what_cannot_be_met(tmp_path: Path, kind: str, options: Any, word: str) -> None:
+    path = written(tmp_path, kind, frame())
+    with pytest.raises(RequestError) as raised:
+        convert(path, tmp_path / "out.zarr", **options)
+    assert word in raised.value.remedy
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_arrays_have_no_columns(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(RequestError, match="no columns"):
+        convert(tmp_path / "x.npy", tmp_path / "out.zarr", coordinates=["a"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_floats_are_rounded(tmp_path: Path, dtype: str) -> None:
+    _, found = turned(written(tmp_path, "csv", frame()), dtype=dtype)
+    assert found["data"].dtype == dtype
+    np.testing.assert_array_equal(found["data"], X.astype(dtype))
+    assert "class" in found.coords
+
+
+def test_whole_numbers_as_integers(tmp_path: Path) -> None:
+    table = pd.DataFrame(np.arange(N * 2).reshape(N, 2) % 250, columns=["a", "b"])
+    path = written(tmp_path, "csv", table)
+    _, found = turned(path, dtype="uint8")
+    assert found["data"].dtype == np.uint8
+    np.testing.assert_array_equal(found["data"], table)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "said"),
+    [
+        (1e39, "float32", "1e+39"),
+        (1.5, "int16", "1.5"),
+        (40_000, "int16", "40000"),
+        (-1, "uint8", "-1"),
+        (None, "int64", "missing"),
+        (2, "bool", "2"),
+    ],
+)
+def test_a_value_that_the_dtype_does_not_hold(
+    tmp_path: Path, value: float | None, dtype: str, said: str
+) -> None:
+    table = pd.DataFrame({"a": [0.0] * 149 + [value], "b": np.arange(N) % 2})
+    with pytest.raises(RequestError) as raised:
+        convert(written(tmp_path, "csv", table), tmp_path / "out.zarr", dtype=dtype)
+    assert said in raised.value.message
+    assert raised.value.code == "does_not_fit_dtype"
+    assert "--dtype" in raised.value.remedy
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_integers_with_nulls_take_a_dtype_that_has_them(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    numbers = pd.array([1, None, 3] * 50, dtype="Int64")
+    path = written(tmp_path, "parquet", pd.DataFrame({"a": numbers, "b": range(N)}))
+    with pytest.raises(RequestError, match="missing value") as raised:
+        convert(path, tmp_path / "out.zarr")
+    assert "float64" in raised.value.remedy
+    _, found = turned(path, dtype="float64")
+    np.testing.assert_array_equal(found["data"][:3, 0], [1, np.nan, 3])
+
+
+def test_unknown_dtypes(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="flaot32") as raised:
+        convert(written(tmp_path, "csv", frame()), tmp_path / "out.zarr", dtype="flaot32")
+    assert "Did you mean 'float32'" in raised.value.remedy
