@@ -72,7 +72,7 @@ def convert(
     out: PlaceLike,
     *,
     index_column: str | None = None,
-    coordinates: Sequence[str] = (),
+    coordinates: str | Sequence[str] = (),
     dtype: str | None = None,
     memory: str | int | None = None,
     overwrite: bool = False,
@@ -108,6 +108,7 @@ def convert(
     """
     began = time.perf_counter()
     given, target = os.fspath(source), place_of(out, storage_options)
+    coordinates = [coordinates] if isinstance(coordinates, str) else coordinates
     path, _, inside = given.partition(INSIDE)
     kind = kind_of(given)
     if not Path(path).exists():

@@ -20,9 +20,15 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean, missing_library
+from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.places import Place, name_of, zarr_root
-from kmufs_stream.sources.hdf5 import HDF5Array, HDF5Rows, is_hdf5, open_hdf5
+from kmufs_stream.sources.hdf5 import (
+    HDF5Array,
+    HDF5Rows,
+    is_hdf5,
+    open_hdf5,
+    without_anndata,
+)
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
 from kmufs_stream.sources.store import open_array
@@ -276,9 +282,7 @@ def _table(node: Any, place: str) -> pd.DataFrame:
 
                 frame = read_elem(node)
         except ImportError as error:
-            raise missing_library(
-                "anndata", f"Reading {place}, which is AnnData,", "anndata"
-            ) from error
+            raise without_anndata(place) from error
     except RequestError:
         raise
     except Exception as error:

@@ -75,12 +75,17 @@ class HDF5Rows:
         return self.read(start, stop)[:, columns]
 
 
+def without_anndata(path: object) -> RequestError:
+    """What is told where AnnData cannot be read for want of a library."""
+    return missing_library("anndata", f"Reading {path}, which is AnnData,", "anndata")
+
+
 def open_hdf5(path: str) -> h5py.File:
     """The file, to be read. Raises RequestError where it is damaged or h5py is not installed."""
     try:
         import h5py
     except ImportError as error:
-        raise missing_library("anndata", f"Reading {path}, which is AnnData,", "anndata") from error
+        raise without_anndata(path) from error
     try:
         return h5py.File(path, "r")
     except OSError as error:

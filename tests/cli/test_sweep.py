@@ -29,6 +29,17 @@ def test_the_table_is_the_library_s(cli: Cli, table: Path) -> None:
     assert read["trials"] == said["trials"]
 
 
+def test_workers_read_and_the_trials_are_the_same(cli: Cli, shell: Cli, table: Path) -> None:
+    asked = ("--k", "2,3", "--h", "2,4", "--solver", "exact,admm", "--json")
+    there = shell("sweep", table, *asked, "--workers", 2)
+    assert there.code == 0, there.err
+    assert there.json()["trials"] == cli("sweep", table, *asked).json()["trials"]
+    assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
+    refused = cli("sweep", "factor.zarr", *asked[:-1], "--workers", 2)
+    assert refused.code == 2
+    assert "Leave out --scheduler and --workers" in refused.err
+
+
 def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--suggest-k", "--suggest-h", "--solver", "exact")
     assert (done.code, done.err) == (0, "")

@@ -81,7 +81,8 @@ def convert(
     if done.features:
         facts.append(("features", show.few(done.features)))
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
-    show.next_commands(console, show.command("plan", str(done.output), k=10, h=100))
+    p = done.sizes.get("feature", 100)
+    show.next_commands(console, show.command("plan", str(done.output), k=min(10, p), h=min(100, p)))
 
 
 def _named(columns: Mapping[str, str]) -> str:

@@ -70,6 +70,8 @@ def sweep(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     memory: options.Memory = None,
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
     precision: options.Precision = "auto",
     json: options.Json = False,
     log: options.Log = False,
@@ -78,14 +80,14 @@ def sweep(
 ) -> None:
     """Choose features for many K, H and solvers from one factor, and show what each explains.
 
-    DATA may be what decompose wrote, of which nothing is read; other data are read once, by this
-    machine: on a cluster, decompose first.
+    DATA may be what decompose wrote, of which nothing is read; other data are read once.
     """
     from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
     from kmufs_stream.factor_store import is_factor
     from kmufs_stream.output import check_file
     from kmufs_stream.places import place_of
+    from kmufs_stream.streaming.cluster import connected
     from kmufs_stream.trials import write_csv
 
     ks = _grid("--k", k, suggest_k)
@@ -95,8 +97,17 @@ def sweep(
     if csv is not None:
         check_file(Path(csv), "--csv", [place], overwrite=overwrite)
     from_factor = is_factor(place)
+    if from_factor and (scheduler is not None or workers is not None):
+        raise RequestError(
+            "bad_option",
+            f"{table.data} is a factor, of which a cluster has nothing to read.",
+            "Leave out --scheduler and --workers.",
+        )
     data: Any = place if from_factor else opened(table, log=log, quiet=quiet)
-    with shown(log=log, quiet=quiet) as progress:
+    with (
+        connected(scheduler, workers, threads=threads, memory=memory) as share,
+        shown(log=log, quiet=quiet) as progress,
+    ):
         found = run(
             data,
             ks,
@@ -105,7 +116,7 @@ def sweep(
             method=method,
             lanczos=LanczosOptions(tol, max_passes, seed),
             screening=table.screening(),
-            memory=memory,
+            memory=share,
             threads=threads,
             precision=precision,
             progress=progress,
