@@ -23,7 +23,8 @@ from kmufs_stream.sources import open_matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.stored import VERSIONS, read_selection
 from kmufs_stream.streaming.memory import peak_memory
-from kmufs_stream.streaming.plan import Cost, Demand, make_plan
+from kmufs_stream.streaming.plan import make_plan
+from kmufs_stream.streaming.sizing import Cost, Demand
 from kmufs_stream.subset import subset_frame, write_result
 from kmufs_stream.version import __version__
 

@@ -36,10 +36,11 @@ from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, feature_texts
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.kernels import Gram, Kernel
-from kmufs_stream.streaming.plan import Demand, Plan
+from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import sample_index, sample_size
 from kmufs_stream.streaming.scaling import Scaling, read_probe
 from kmufs_stream.streaming.screened import missing_in
+from kmufs_stream.streaming.sizing import Demand
 from kmufs_stream.streaming.sparse import (
     CANCELS,
     Densified,

@@ -35,8 +35,9 @@ from kmufs_stream.streaming.kernels import Gram, Kernel, State
 from kmufs_stream.streaming.lloyd import Clusters, Standard
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.passes import run_planned
-from kmufs_stream.streaming.plan import Demand, Plan, make_plan
+from kmufs_stream.streaming.plan import Plan, make_plan
 from kmufs_stream.streaming.scaling import Scaling, read_probe
+from kmufs_stream.streaming.sizing import Demand
 from kmufs_stream.version import __version__
 
 Float = NDArray[np.float64]

@@ -17,8 +17,9 @@ from kmufs_stream.sources.matrix import dense
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.lloyd import SLAB_ROWS, Lloyd, Standard
 from kmufs_stream.streaming.passes import run_planned
-from kmufs_stream.streaming.plan import Cost, Costs, Plan
+from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import TakeRows, sample_index, sample_size, stack
+from kmufs_stream.streaming.sizing import Cost, Costs
 
 Float = NDArray[np.float64]
 

@@ -10,7 +10,8 @@ from kmufs_stream.routes.lanczos import lanczos_bytes, product_block_columns
 from kmufs_stream.screening import Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.streaming.cluster import active_client, cluster_size
-from kmufs_stream.streaming.plan import Cost, Costs, Demand, Plan, make_plan
+from kmufs_stream.streaming.plan import Plan, make_plan
+from kmufs_stream.streaming.sizing import Cost, Costs, Demand
 from kmufs_stream.streaming.sparse import gram_update_bytes, slab_rows
 from kmufs_stream.streaming.table import Table
 

@@ -24,7 +24,8 @@ from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
-from kmufs_stream.streaming.plan import BASELINE, MB, parse_memory
+from kmufs_stream.streaming.plan import parse_memory
+from kmufs_stream.streaming.sizing import BASELINE, MB
 from kmufs_stream.streaming.table import DECODED_AT_ONCE
 from kmufs_stream.subset import copy_coordinates, storable
 from kmufs_stream.version import __version__

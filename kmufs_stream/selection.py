@@ -32,8 +32,9 @@ from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.streaming.checkpoint import Checkpoint
-from kmufs_stream.streaming.plan import Demand, Plan
+from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import sample_size
+from kmufs_stream.streaming.sizing import Demand
 from kmufs_stream.subset import write_result
 
 

@@ -37,9 +37,10 @@ from kmufs_stream.sources.casting import read_as
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.streaming.kernels import Gram
-from kmufs_stream.streaming.plan import Demand, Plan
+from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import sample_index, sample_size
 from kmufs_stream.streaming.scaling import Precision, Scaling, read_probe
+from kmufs_stream.streaming.sizing import Demand
 from kmufs_stream.streaming.sparse import SparseGram
 
 

@@ -25,7 +25,7 @@ from kmufs_stream import (
     open_matrix,
     select,
 )
-from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming import sizing
 
 K, H = 3, 5
 
@@ -114,7 +114,7 @@ def test_full_lloyd_steps_end_where_scikit_learn_does(
     memory = evaluate(result, labels="kind", data=path)
     monkeypatch.setattr(kmeans, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(kmeans, "sample_size", lambda n, row_bytes: 60)
-    monkeypatch.setattr(planning, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", 2000)
     streamed = evaluate(result, labels="kind", data=path, threads=3)
     assert streamed.clustering.method == "lloyd"
     assert streamed.clustering.converged

@@ -13,7 +13,7 @@ from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 
 from kmufs_stream import BrokenError, RequestError, open_matrix, rechunk, rechunking
 from kmufs_stream.progress import Advanced
-from kmufs_stream.streaming.plan import BASELINE, MB
+from kmufs_stream.streaming.sizing import BASELINE, MB
 
 X = planted(300, 24, dtype=np.float32)
 CELL = 4

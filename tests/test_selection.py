@@ -25,7 +25,7 @@ from kmufs_stream import (
 )
 from kmufs_stream.factor import RowSample
 from kmufs_stream.solving import SOLVERS
-from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming import sizing
 
 X = planted(300, 12)
 EXPECTED = reference(X)
@@ -173,7 +173,7 @@ def test_plan_computes_nothing() -> None:
 def test_selection_is_the_same_under_any_memory_that_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
     data = da.from_array(X, chunks=(10, 12))
     first = select(data, 3, 5, memory="20GB", threads=4)
     other = select(data, 3, 5, memory=first.plan.peak, threads=4)
@@ -203,7 +203,7 @@ def test_each_stored_chunk_is_read_once_and_copied_once(tmp_path: Path) -> None:
 def test_tall_source_chunks_are_copied_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "OUTPUT_CHUNK_BYTES", 5 * 8 * 30)
+    monkeypatch.setattr(sizing, "OUTPUT_CHUNK_BYTES", 5 * 8 * 30)
     matrix, rows = counted(open_matrix(write_bare(tmp_path / "x.zarr", X, chunks=(150, 12))))
     select(matrix, 3, 5, out=tmp_path / "out.zarr")
     touched = [chunk for a, b in rows.takes for chunk in range(a // 150, -(-b // 150))]

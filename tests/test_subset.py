@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reference import reference
 
 from kmufs_stream import open_matrix, select, subset
-from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming import sizing
 
 X = planted(120, 12)
 K, H = 3, 5
@@ -151,7 +151,7 @@ def test_any_chunks_are_copied_exactly(
     grid = chunks[::-1] if transposed else chunks
     path = write_bare(folder / "x.zarr", stored, chunks=grid, zarr_format=zarr_format)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "OUTPUT_CHUNK_BYTES", rows * H * 8)
+        patch.setattr(sizing, "OUTPUT_CHUNK_BYTES", rows * H * 8)
         matrix = open_matrix(path, sample_dims="feature" if transposed else None)
         chosen = select(matrix, 1, H, solver="exact", out=folder / "out.zarr")
     found = opened(folder / "out.zarr")["data"].values

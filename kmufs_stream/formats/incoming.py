@@ -18,7 +18,7 @@ from kmufs_stream.progress import Advanced, Progress, Started
 from kmufs_stream.sources.casting import cast
 from kmufs_stream.sources.matrix import KINDS, is_numeric
 from kmufs_stream.streaming.memory import size
-from kmufs_stream.streaming.plan import BASELINE, MB
+from kmufs_stream.streaming.sizing import BASELINE, MB
 
 CHUNK_BYTES = 8 * MB
 BLOCKS = 8  # at a time, at most: as they are parsed, joined, written and encoded

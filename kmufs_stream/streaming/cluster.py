@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import BrokenError, RequestError, missing_library
 from kmufs_stream.streaming.memory import available_memory
-from kmufs_stream.streaming.plan import ClusterSize, parse_memory
+from kmufs_stream.streaming.plan import parse_memory
+from kmufs_stream.streaming.sizing import ClusterSize
 
 if TYPE_CHECKING:
     import distributed

@@ -52,9 +52,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell may 
 from pathlib import Path
 from kmufs_stream.sources.store import StoredRows
 from kmufs_stream_cli import main
-from kmufs_stream.streaming import plan
+from kmufs_stream.streaming import sizing
 from kmufs_stream import reader, selection
-plan.BLOCK_BYTES = plan.LARGE_BLOCK_BYTES = 4000
+sizing.BLOCK_BYTES = sizing.LARGE_BLOCK_BYTES = 4000
 reader.CachedRows = lambda rows, limit: rows
 fast = StoredRows._stored
 def slow(self, *where):

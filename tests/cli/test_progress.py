@@ -24,7 +24,7 @@ from helpers import environment, planted, write_bare
 from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
-from kmufs_stream.streaming import plan
+from kmufs_stream.streaming import sizing
 from kmufs_stream_cli.tally import Tally, duration, left_of
 
 Cli = Callable[..., Run]
@@ -191,8 +191,8 @@ def test_a_log_tells_where_a_stage_stands_every_so_often(
     cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kmufs_stream_cli.log.EVERY", 0.001)
-    monkeypatch.setattr(plan, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(plan, "LARGE_BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     done = cli("select", rows, "--k", 3, "--h", 5, "--log", "--threads", 1)
     now = r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, \d:\d\d left, memory .*, 1 thread"
     assert re.search(now, done.err)

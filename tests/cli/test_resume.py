@@ -23,7 +23,7 @@ from conftest import SLOW, Run, contents
 from helpers import environment, planted, write_bare
 
 from kmufs_stream import reader
-from kmufs_stream.streaming import plan
+from kmufs_stream.streaming import sizing
 
 Cli = Callable[..., Run]
 
@@ -95,8 +95,8 @@ def rows(folder: Path) -> Path:
 @pytest.fixture
 def here(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs in this process what no signal ends, in the partitions of the others."""
-    monkeypatch.setattr(plan, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(plan, "LARGE_BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
     return cli
 

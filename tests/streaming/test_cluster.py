@@ -35,7 +35,7 @@ from kmufs_stream import (
     plan_selection,
     select,
 )
-from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
 from kmufs_stream.streaming.tree import RUN, Tree
@@ -72,8 +72,8 @@ def client(two_workers: Any) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def _many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(planning, "LARGE_BLOCK_BYTES", 8000)
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 8000)
 
 
 @pytest.fixture

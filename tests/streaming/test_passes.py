@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info
 from kmufs_stream import decompose, open_matrix, plan_selection
 from kmufs_stream.progress import Advanced, Event
 from kmufs_stream.streaming import plan as planning
+from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.kernels import Gram
 from kmufs_stream.streaming.passes import StoppedError, fold_partition, fold_run, run_pass
 from kmufs_stream.streaming.scaling import Scaling
@@ -107,7 +108,7 @@ def test_gram_is_bit_equal_for_any_number_of_threads() -> None:
 def test_factor_is_bit_equal_for_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch, dtype: Any
 ) -> None:
-    monkeypatch.setattr(planning, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
     x = da.from_array(planted(2000, 30, dtype=dtype), chunks=(7, 30))
     assert len(plan_selection(open_matrix(x), 3, 5).partitions) > 8
     first = decompose(x, 3, threads=1)
