@@ -245,9 +245,11 @@ def _plan(factor: Factor, matrix: Matrix, memory: str | int | None, threads: int
     squares = 4 if factor.gaps is None else 7
     held = factor.nbytes + 2 * factor.sample.values.nbytes + squares * 8 * matrix.width**2
     return plan_for(
-        replace(matrix, held_bytes=matrix.held_bytes + held),
+        matrix,
         factor.k,
-        Demand(method="gram", memory=memory, threads=threads, precision=factor.precision),
+        Demand(
+            held=held, method="gram", memory=memory, threads=threads, precision=factor.precision
+        ),
         LanczosOptions(),
         factor.screening,
     )

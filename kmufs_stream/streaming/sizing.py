@@ -77,6 +77,7 @@ class Demand:
     Attributes
     ----------
     h : features to select, 0 for a factor alone.
+    held : bytes in this process beside what the plan knows of, all the time.
     solver_bytes : working memory of the solver.
     copies : whether the selected columns are written.
     method : ``auto``, or a key of the costs.
@@ -87,6 +88,7 @@ class Demand:
     """
 
     h: int = 0
+    held: int = 0
     solver_bytes: int = 0
     copies: bool = False
     method: str = "auto"
@@ -173,7 +175,7 @@ class Sizing:
         self.copy = 3 * copied + table.read_bytes(rows) if demand.copies else 0
         # The sample is stacked from a block's rows at a time.
         self.sample += min(rows * table.row_bytes, self.sample)
-        self.base = BASELINE + table.held_bytes
+        self.base = BASELINE + table.held_bytes + demand.held
         self.fixed = {"probe": self.base + probe}
 
     def live_states(self, threads: int) -> int:

@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 
 from kmufs_stream import RequestError
 from kmufs_stream.streaming import plan as planning
-from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.plan import (
-    MAX_PARTITIONS,
     Plan,
     make_plan,
     parse_memory,
     resolve_precision,
 )
-from kmufs_stream.streaming.sizing import MB, ClusterSize, Cost, Demand
+from kmufs_stream.streaming.sizing import BASELINE, MAX_PARTITIONS, MB, ClusterSize, Cost, Demand
 from kmufs_stream.streaming.table import Table
 
 GB = 10**9
@@ -142,7 +140,7 @@ def test_more_memory_never_gives_less(table: Table, threads: int, memory: int) -
 def test_refusal_says_what_would_do(table: Table, memory: int) -> None:
     refusal = plan_or_refusal(table, memory=memory, threads=4, h=3, copies=True)
     if isinstance(refusal, Plan):
-        assert memory > sizing.BASELINE
+        assert memory > BASELINE
         return
     assert refusal.code == "does_not_fit"
     assert refusal.exit_code == 2
