@@ -1,6 +1,6 @@
 """Marker genes of cells that nobody has annotated.
 
-    pip install "kmufs-stream[anndata]" && python examples/single_cell.py
+    pip install ".[anndata]" && python examples/single_cell.py
 
 A made-up experiment, as a count matrix looks after quality control: nine entries of ten are 0,
 cells were read to different depths, and six cell types raise fifteen genes each among 2,000.

@@ -42,17 +42,22 @@ def check_belongs(factor: Factor, matrix: Matrix) -> str:
     for what, found in ours.items():
         kept = factor.fingerprint.get(what)
         if kept != found and not (added and what in ("values", "chunks")):
-            raise _wrong_factor(matrix, what, kept=kept, found=found)
+            raise _wrong_factor(matrix, what, added=added, kept=kept, found=found)
     if added and not _holds_sample(factor, matrix):
-        raise _wrong_factor(matrix, "sample")
+        raise _wrong_factor(matrix, "sample", added=True)
     return ours["chunks"]
 
 
-def _wrong_factor(matrix: Matrix, what: str, **said: str | None) -> RequestError:
+def _wrong_factor(matrix: Matrix, what: str, *, added: bool, **said: str | None) -> RequestError:
+    remedy = "Decompose these data again."
+    if what == "transforms":
+        remedy = "Give the same --transform."
+    elif added:
+        remedy = "Give data that hold all its rows, those that were added last; or decompose anew."
     return RequestError(
         "wrong_factor",
         f"The factor does not belong to {matrix.source}: {DIFFERENCES[what].format(**said)}.",
-        "Give the same --transform." if what == "transforms" else "Decompose these data again.",
+        remedy,
     )
 
 

@@ -283,3 +283,22 @@ def test_unknown_dtypes(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="flaot32") as raised:
         convert(written(tmp_path, "csv", frame()), tmp_path / "out.zarr", dtype="flaot32")
     assert "Did you mean 'float32'" in raised.value.remedy
+
+
+@pytest.mark.parametrize("separator", [";", "|"])
+def test_fields_that_are_not_parted_by_commas(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "x.csv"
+    frame().to_csv(path, index=False, sep=separator)
+    with pytest.raises(RequestError) as caught:
+        convert(path, tmp_path / "out.zarr")
+    assert repr(separator) in caught.value.remedy
+
+
+def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    frame(group=np.arange(N) % 3).to_csv(path, index=False)
+    convert(path, tmp_path / "out.zarr")
+    select(tmp_path / "out.zarr", 3, 3, out=tmp_path / "chosen.zarr")
+    with pytest.raises(RequestError) as caught:
+        evaluate(tmp_path / "chosen.zarr", labels="group", data=tmp_path / "out.zarr")
+    assert "--coordinate group" in caught.value.remedy

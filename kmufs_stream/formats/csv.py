@@ -100,7 +100,7 @@ def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incom
         )
     dtypes |= {i: str for i in others if _is_text(first[i], path, header[i])}
     features = [i for i in others if i not in dtypes]
-    check_features(path, features)
+    check_features(path, header, features)
     described = [i for i in sorted(dtypes) if i != index]
     names = stored_names((header[i] for i in described), named=index is not None)
     columns = dict(zip(names, described, strict=True))

@@ -50,7 +50,7 @@ def open_parquet(path: str, index_column: str | None, asked: Sequence[str]) -> I
         if name != index_column and (name in asked or name in categories or _is_aside(kind))
     ]
     features = [name for name in types if name not in (index_column, *described)]
-    check_features(path, features)
+    check_features(path, list(types), features)
     dtypes = {name: _dtype(types[name], path, name) for name in features}
     names = stored_names(described, named=index_column is not None)
     coordinates = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import xarray as xr
 import zarr
 from upath import UPath
@@ -18,7 +19,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.places import absence, is_there, name_of, near, place_of
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.convertible import refuse_convertible
-from kmufs_stream.sources.matrix import Matrix, Rows, labelled
+from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, Rows, labelled
 from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
 from kmufs_stream.sources.stacking import Names
@@ -170,11 +171,13 @@ def _open(
         return open_array(data, **dims, fill_missing_chunks=fill_missing_chunks, retries=retries)
     if isinstance(data, xr.DataArray):
         return open_dataarray(data, **dims)
+    if isinstance(data, pd.DataFrame):
+        return open_dataarray(xr.DataArray(data, dims=BARE_DIMS), **dims)
     if isinstance(data, da.Array | np.ndarray):
         return open_bare(data, **dims)
     raise RequestError(
         "unknown_source",
         f"A {type(data).__name__} is not a table that can be opened.",
-        "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, or a Dask "
-        "or NumPy array.",
+        "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "
+        "DataFrame, or a Dask or NumPy array.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.places import zarr_root
-from kmufs_stream.sources.matrix import Matrix
+from kmufs_stream.sources.matrix import Matrix, feature_texts
 from kmufs_stream.zarr_io import opened_quietly
 
 ROWS_AT_ONCE = 2**20
@@ -38,7 +39,13 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             "unknown_labels",
             f"There is no variable {name!r} along the samples of "
             f"{' or '.join(matrix.source for matrix in matrices)}.",
-            f"{did_you_mean(name, along)}Along the samples are: {', '.join(along) or 'none'}.",
+            (
+                "It is a feature there: convert the table again, with --coordinate "
+                f"{shlex.quote(name)}."
+                if any(_is_feature(matrix, name) for matrix in matrices)
+                else f"{did_you_mean(name, along)}Along the samples are: "
+                f"{', '.join(along) or 'none'}."
+            ),
         )
     labels = along[name]
     codes = np.empty(labels.shape[0], np.int32)
@@ -74,3 +81,8 @@ def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
         for name, v in found.items()
         if v.dims == (matrix.sample_dim,) and v.shape[0] == matrix.shape[0]
     }
+
+
+def _is_feature(matrix: Matrix, name: str) -> bool:
+    names = feature_texts(matrix)
+    return names is not None and name in names

@@ -7,6 +7,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from dask.delayed import delayed
@@ -149,3 +150,16 @@ def test_variable_chooses_only_within_stores() -> None:
     with pytest.raises(RequestError) as caught:
         open_matrix(X, variable="x")
     assert caught.value.code == "not_a_store"
+
+
+def test_a_data_frame_has_labels() -> None:
+    X = planted(60, 5)
+    names = [f"row {i}" for i in range(60)]
+    frame = pd.DataFrame(X, columns=list("abcde"), index=names)
+    matrix = open_matrix(frame)
+    assert matrix.labels is not None
+    assert list(matrix.labels) == list("abcde")
+    np.testing.assert_array_equal(matrix.rows.read(10, 20), X[10:20])
+    assert list(matrix.frame["sample"].values) == names
+    with pytest.raises(RequestError, match="objects"):
+        open_matrix(frame.assign(text="x"))

@@ -81,8 +81,9 @@ def convert(
     if done.features:
         facts.append(("features", show.few(done.features)))
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
-    p = done.sizes.get("feature", 100)
-    show.next_commands(console, show.command("plan", str(done.output), k=min(10, p), h=min(100, p)))
+    p = done.sizes.get("feature", 1000)
+    k, h = min(10, max(p // 3, 1)), min(100, max(p // 3, 1))
+    show.next_commands(console, show.command("plan", str(done.output), k=k, h=h))
 
 
 def _named(columns: Mapping[str, str]) -> str:

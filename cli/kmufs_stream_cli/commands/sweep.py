@@ -224,7 +224,7 @@ def _show_k(out: Any, found: Sweep) -> None:
                 "noise edge",
                 f"{k.above_noise:,}{all_of_them} of {k.components:,} components are above "
                 f"{k.noise_edge:.4g}, where independent features end: "
-                f"k = {k.above_noise + 1} at most",
+                f"the spectrum shows {k.above_noise + 1} clusters",
             ),
         ],
     )
