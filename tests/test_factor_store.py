@@ -40,7 +40,7 @@ def test_round_trip(tmp_path: Path, dtype: str, method: str) -> None:
     native = dataclasses.replace(
         factor,
         sample=dataclasses.replace(
-            factor.sample, values=factor.sample.values.astype(np.dtype(dtype).newbyteorder("="))
+            factor.sample, pieces=[factor.sample.values.astype(np.dtype(dtype).newbyteorder("="))]
         ),
         features=dataclasses.replace(factor.features),
     )
@@ -195,13 +195,13 @@ def break_factor(path: Path, what: str) -> Path:
         ("missing", "not_found", "does not exist"),
         ("other store", "not_a_factor", "x.zarr"),
         ("result", "not_a_factor", "is not a factor"),
-        ("folder", "not_a_factor", "cannot be read as a factor"),
+        ("folder", "not_a_factor", "is not a factor"),
         (
             "version",
             "factor_format",
             f"format {FORMAT_VERSION + 1}, this version reads {FORMAT_VERSION}",
         ),
-        ("truncated", "not_a_factor", "cannot be read as a factor"),
+        ("truncated", "not_a_factor", "is not a factor"),
     ],
 )
 def test_what_is_no_factor_is_refused(tmp_path: Path, what: str, code: str, message: str) -> None:

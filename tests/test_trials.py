@@ -97,7 +97,7 @@ def test_csv(tmp_path: Path) -> None:
         write_csv(found, tmp_path / "a.csv")
     assert "--overwrite" in caught.value.remedy
     write_csv(found, tmp_path / "a.csv", overwrite=True)
-    with pytest.raises(RequestError, match="no folder"):
+    with pytest.raises(RequestError, match="does not exist"):
         write_csv(found, tmp_path / "none" / "a.csv")
 
 

@@ -341,6 +341,7 @@ def mounted(place: Path, size: str) -> Path:
 
 LATE = """
 import atexit, os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell may ignore it
 from kmufs_stream_cli import main
 atexit.register(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(5)))
 sys.argv = ["kmufs-stream", "--version"]

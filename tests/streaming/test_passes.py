@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_info
 
 from kmufs_stream import decompose, open_matrix, plan_selection
 from kmufs_stream.progress import Advanced, Event
-from kmufs_stream.streaming import plan as planning
 from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.kernels import Gram
 from kmufs_stream.streaming.passes import StoppedError, fold_partition, fold_run, run_pass
@@ -169,9 +168,9 @@ class Live:
 
 def plan_of_partitions(count: int, threads: int) -> int:
     """The number of states that a plan with as many partitions counts with."""
-    sizing = planning._Sizing.__new__(planning._Sizing)
-    sizing.partitions = count
-    return sizing.live_states(threads)
+    sized = sizing.Sizing.__new__(sizing.Sizing)
+    sized.partitions = count
+    return sized.live_states(threads)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
