@@ -1,8 +1,8 @@
 """One worker process against two, the overhead of many chunks, and what the client remembers.
 
-Workers have one thread for tasks; reading ahead and decoding, and what Dask does, have threads of
-their own. So the speed-up is measured twice: as the processes come, and with each kept on a core
-of its own, as on a cluster.
+Workers have one thread for tasks; decoding, and what Dask does, have threads of their own. So the
+speed-up is measured twice: as the processes come, and with each kept on a core of its own, as on a
+cluster.
 
 python tests/benchmarks/cluster.py
 python tests/benchmarks/cluster.py --part speed-up --scale 0.1 --repeats 1
