@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, lobpcg
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, lobpcg
 
 from kmufs_stream import blas
 from kmufs_stream.solvers.scores import Float
@@ -141,7 +141,7 @@ def _others(graph: Graph, q: int) -> Float:
     start = np.random.default_rng(0).standard_normal((n, q))
     try:
         return _falling(*eigsh(operator, q, which="LA", v0=start[:, 0], tol=TOL, maxiter=RESTARTS))
-    except ArpackNoConvergence:
+    except ArpackError:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that it has not converged either
             return _falling(*lobpcg(operator, start, largest=True, tol=TOL, maxiter=ITERATIONS))

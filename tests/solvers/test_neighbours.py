@@ -104,3 +104,12 @@ def test_tiny_samples(m: int, k: int, q: int) -> None:
 def test_rows_at_the_origin() -> None:
     np.testing.assert_allclose(np.abs(embedding(np.zeros((30, 2)), 4)), np.ones((30, 1)))
     np.testing.assert_array_equal(unit_rows(np.zeros((3, 2))), np.zeros((3, 2)))
+
+
+def test_a_graph_of_cliques_has_two_eigenvalues_alone() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.repeat(100.0 * np.eye(60), 10, axis=0) + rng.random((600, 60))
+    found = embedding(rows, 120)
+    np.testing.assert_allclose(found.T @ found, np.eye(120), atol=5e-3)
+    cliques = np.kron(np.eye(60), np.full((10, 10), 0.1))
+    np.testing.assert_allclose(projector(found[:, :60]), cliques, atol=1e-9)
