@@ -29,8 +29,12 @@ def compare(sets: Sequence[Labelled], scale: Scale) -> Results:
         judge = Judge(data, scale.runs)
         for method, choices in methods(data, scale).items():
             began = time.perf_counter()
-            results.setdefault(method, {})[data.name] = judge.best(choices(), scale.sizes)
-            say(f"{data.name}: {method}, {time.perf_counter() - began:.0f} s")
+            best = judge.best(choices(), scale.sizes)
+            results.setdefault(method, {})[data.name] = best
+            say(
+                f"{data.name}: {method}, ACC / NMI {best.accuracy.mean():.1f} / "
+                f"{best.nmi.mean():.1f}, {time.perf_counter() - began:.0f} s"
+            )
     return results
 
 

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.solvers.correlations import Rows
+from kmufs_stream.solvers.neighbours import embedding, unit_rows
 from kmufs_stream.solvers.scores import Float
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 
@@ -33,10 +34,13 @@ def consensus(
 ) -> Solution:
     """Choose h features, one by one, whose kernel is best aligned with an ensemble of K-means.
 
-    The rows of the sample, clipped to 2.5 standard deviations, are clustered twelve times: eight
-    times into k clusters, twice into k/2 and twice into 2k, each on the scores of as many leading
-    components. With b_i the between-cluster variance of feature i, averaged over the clusterings,
-    and C the correlation matrix, every step takes the feature that most raises
+    The rows of the sample, clipped to 2.5 standard deviations and projected on the leading k
+    components, are joined each to its ten nearest. In the leading eigenvectors of that graph
+    (:func:`~kmufs_stream.solvers.neighbours.embedding`) they are clustered twelve times, eight
+    times into k clusters, twice into k/2 and twice into 2k: by K-means, in as many eigenvectors
+    as clusters, each row scaled to unit length. With b_i the between-cluster variance of feature
+    i, averaged over the clusterings, and C the correlation matrix, every step takes the feature
+    that most raises
 
         sum_{i in S} b_i / sqrt(sum_{i,j in S} C_ij^2),
 
@@ -47,7 +51,7 @@ def consensus(
     Parameters
     ----------
     components : float array, shape (p, r)
-        All components that there are, by falling eigenvalue; 2k of them are used at most.
+        All components that there are, by falling eigenvalue; the first k of them are used.
     rows : from indices to rows of the correlation matrix.
     sample : the standardised row sample.
     k, h : clusters, and features to choose.
@@ -68,12 +72,12 @@ def consensus(
 
     Notes
     -----
-    O(m p k) for a sample of m rows, O(p h) for the choice, which takes one row of the
-    correlation matrix a step: nothing is inverted or deflated. Deterministic: K-means starts from
-    fixed seeds. :func:`consensus_bytes` of memory.
+    O(m p k) for a sample of m rows, and up to O(m^2 k) for its neighbours; O(p h) for the choice,
+    which takes one row of the correlation matrix a step: nothing is inverted or deflated.
+    Deterministic: Lanczos and K-means start from fixed seeds. :func:`consensus_bytes` of memory.
 
     Source: Cortes, Mohri and Rostamizadeh (JMLR 2012) on centred alignment; Strehl and Ghosh
-    (JMLR 2002) on cluster ensembles.
+    (JMLR 2002) on cluster ensembles; Ng, Jordan and Weiss (NIPS 2001) on spectral clustering.
     """
     p, r = components.shape
     if not 1 <= h <= p:
@@ -115,11 +119,12 @@ def cluster_counts(k: int) -> list[int]:
 def consensus_bytes(p: int, k: int, m: int) -> int:
     """Peak working memory of :func:`consensus` in bytes, an upper bound, its arguments excluded.
 
-    The sums of every cluster, twice for a moment; the scores with K-means' copies of them and its
-    distances; blocks of the sample, twice, and vectors of length p.
+    The sums of every cluster, twice for a moment; the scores, the graph of neighbours with the
+    vectors of the eigensolver (six blocks of 2k for LOBPCG, and products), K-means' copies;
+    blocks of the sample, twice, and vectors of length p.
     """
     clusters = sum(cluster_counts(k))
-    return 8 * (2 * clusters * p + m * (10 * k + 40) + 3 * BLOCK_ENTRIES + 16 * p) + 2**24
+    return 8 * (2 * clusters * p + m * (24 * k + 200) + 3 * BLOCK_ENTRIES + 16 * p) + 2**24
 
 
 BLOCK_ENTRIES = 2**20
@@ -142,8 +147,7 @@ class Votes:
 
 def ensemble(components: Float, sample: Blocks, k: int) -> Votes:
     """Cluster the sample many times, and measure every feature's variance between clusters."""
-    counts = [min(c, components.shape[1]) for c in cluster_counts(k)]
-    leading = np.ascontiguousarray(components[:, : max(counts)])
+    leading = np.ascontiguousarray(components[:, :k])
     scores = np.concatenate([clipped @ leading for clipped in _clipped(sample)])
     m = len(scores)
     if m < 2:
@@ -173,8 +177,9 @@ def _memberships(scores: Float, k: int) -> csr_array:
     m = len(scores)
     labels: list[npt.NDArray[np.int64]] = []
     clusters = 0
+    vectors = embedding(scores, max(cluster_counts(k)))
     for seed, count in enumerate(cluster_counts(k)):
-        means = fit_kmeans(scores[:, :count], min(count, m), starts=1, seed=seed)
+        means = fit_kmeans(unit_rows(vectors[:, :count]), min(count, m), starts=1, seed=seed)
         kept, found = np.unique(means.labels_, return_inverse=True)
         labels.append(found + clusters)
         clusters += len(kept)

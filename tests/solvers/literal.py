@@ -83,3 +83,14 @@ def literal_admm(
         "U": U,
         "W": W,
     }
+
+
+def spectral_embedding(X: Array, q: int, neighbours: int = 10) -> Array:
+    """Leading eigenvectors of D^-1/2 A D^-1/2, A joining rows of which one is near the other."""
+    distances = ((X[:, None] - X[None]) ** 2).sum(axis=-1)
+    A = np.zeros_like(distances)
+    for i, row in enumerate(distances):
+        near = np.argsort(row, kind="stable")[:neighbours]
+        A[i, near] = A[near, i] = 1.0
+    D = np.diag(1 / np.sqrt(A.sum(axis=1)))
+    return np.linalg.eigh(D @ A @ D)[1][:, ::-1][:, :q]

@@ -10,8 +10,10 @@ import numpy.typing as npt
 import pytest
 from sklearn.cluster import KMeans
 
+from kmufs_stream import blas
 from kmufs_stream.solvers import consensus, consensus_bytes, kept_rows
 from kmufs_stream.solvers.consensus import Blocks, cluster_counts, ensemble
+from tests.solvers.literal import spectral_embedding
 
 Array = npt.NDArray[np.float64]
 
@@ -41,9 +43,11 @@ def kernels(Z: Array, P: Array, k: int) -> tuple[Array, Array]:
     """The clipped rows, and the mean centred kernel of the clusterings."""
     clipped = np.clip(Z, -2.5, 2.5)
     kernel = np.zeros((len(Z), len(Z)))
+    vectors = spectral_embedding(clipped @ P[:, :k], 2 * k)
     for seed, count in enumerate(cluster_counts(k)):
-        scores = clipped @ P[:, : min(count, P.shape[1])]
-        labels = KMeans(count, n_init=1, random_state=seed).fit(scores).labels_
+        points = vectors[:, :count]
+        points = points / np.linalg.norm(points, axis=1, keepdims=True)
+        labels = KMeans(count, n_init=1, random_state=seed).fit(points).labels_
         Y = (labels[:, None] == np.unique(labels)).astype(float)
         Y /= np.linalg.norm(Y, axis=0)
         Y -= Y.mean(axis=0)
@@ -102,6 +106,24 @@ def test_the_size_of_blocks_does_not_matter() -> None:
         assert again.solver_objective == pytest.approx(first.solver_objective, rel=1e-12)
 
 
+def test_the_order_of_features_and_threads_of_blas_do_not_matter() -> None:
+    Z, P, _ = planted(copies=3)
+    first = ensemble(P, in_blocks(Z, 600), 3)
+    order = np.random.default_rng(0).permutation(Z.shape[1])
+    with blas.one_thread():
+        again = ensemble(P[order], in_blocks(Z[:, order], 600), 3)
+    np.testing.assert_allclose(again.between, first.between[order], rtol=1e-12)
+    assert again.length == pytest.approx(first.length, rel=1e-12)
+
+
+def test_each_row_given_three_times_chooses_the_same() -> None:
+    Z, P, _ = planted(copies=3)
+    rows = kept_rows(Z.T @ Z / len(Z))
+    first = consensus(P, rows, in_blocks(Z, 600), 3, 5, tolerance=1e-12)
+    thrice = consensus(P, rows, in_blocks(np.repeat(Z, 3, axis=0), 600), 3, 5, tolerance=1e-12)
+    assert thrice.selected.tolist() == first.selected.tolist()
+
+
 def test_two_runs_are_equal_bit_for_bit() -> None:
     Z, P, _ = planted()
     rows = kept_rows(Z.T @ Z / len(Z))
@@ -111,7 +133,9 @@ def test_two_runs_are_equal_bit_for_bit() -> None:
     )
 
 
-@pytest.mark.parametrize(("k", "h", "m"), [(1, 1, 600), (7, 11, 600), (3, 4, 2), (3, 4, 5)])
+@pytest.mark.parametrize(
+    ("k", "h", "m"), [(1, 1, 600), (7, 11, 600), (3, 4, 2), (3, 4, 5), (7, 4, 9)]
+)
 def test_every_shape(k: int, h: int, m: int) -> None:
     Z, P, _ = planted()
     found = consensus(P, kept_rows(Z.T @ Z / len(Z)), in_blocks(Z[:m], 3), k, h, tolerance=1e-12)
@@ -137,7 +161,7 @@ def test_bad_requests_are_refused(k: int, h: int, m: int, message: str) -> None:
         consensus(P, kept_rows(np.eye(13)), in_blocks(Z[:m], 9), k, h, tolerance=0.0)
 
 
-@pytest.mark.parametrize(("m", "p", "k"), [(4000, 200, 5), (300, 3000, 20)])
+@pytest.mark.parametrize(("m", "p", "k"), [(4000, 200, 5), (300, 3000, 20), (500, 40, 2)])
 def test_memory_stays_below_the_bound(m: int, p: int, k: int) -> None:
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((m, p))

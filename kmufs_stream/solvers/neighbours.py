@@ -1,0 +1,152 @@
+"""Rows in the leading eigenvectors of a graph of nearest rows, where clusters need not be round."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, lobpcg
+
+from kmufs_stream import blas
+from kmufs_stream.solvers.scores import Float
+
+NEIGHBOURS = 10
+"""Nearest places that a place is joined to, itself counted."""
+GRID = 2**20
+"""Steps from zero to the largest coordinate: finer differences are rounding, not distance."""
+DENSE = 500
+"""Places up to which the eigenproblem is solved whole."""
+TOL = 1e-4
+"""Residual of an eigenvector at which Lanczos ends."""
+RESTARTS = 100
+"""Restarts of Lanczos after which LOBPCG takes over: it improves a start as far as time allows."""
+ITERATIONS = 30
+"""Iterations of LOBPCG."""
+
+
+def embedding(rows: Float, q: int) -> Float:
+    """Each row in the leading eigenvectors of the graph of nearest rows.
+
+    Places are joined where either is among the ten nearest of the other; the matrix is
+    ``D^-1/2 A D^-1/2``, A the graph and D its degrees. Rows that are equal but for rounding are
+    one place, so rows given twice change nothing, and a crowd of equal rows is no part of its own.
+
+    A graph in c parts has the eigenvalue 1 c times, for which any basis would do. Taken is the one
+    along which the places differ most, so that fewer vectors than parts still tell apart what
+    lies far apart.
+
+    Parameters
+    ----------
+    rows : float64 array, shape (m, k)
+        Coordinates, as many as clusters are looked for: a place has no more neighbours than
+        there are places to a cluster.
+    q : int
+        Eigenvectors wanted.
+
+    Returns
+    -------
+    float64 array, shape (m, min(q, number of places))
+        Largest eigenvalue first; of unit length and orthogonal where no two rows are equal.
+
+    Notes
+    -----
+    O(m^2 k) at most for the neighbours, O(m q^2) for a restart of Lanczos. Deterministic: one
+    thread, a fixed start, and distances that are exact, since the coordinates are whole numbers.
+
+    Source: Ng, Jordan and Weiss (NIPS 2001); von Luxburg (Statistics and Computing 2007).
+    """
+    with blas.one_thread():
+        places, place_of = np.unique(_on_grid(rows), axis=0, return_inverse=True)
+        graph = _graph(places)
+        q = min(q, len(places))
+        parts = _leading_parts(graph, places, q)
+        vectors = np.hstack([parts, _others(graph, q - parts.shape[1])])
+        return vectors[place_of.reshape(-1)]
+
+
+def unit_rows(points: Float) -> Float:
+    """Each row divided by its length, rows of zeros left as they are."""
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    scaled: Float = points / np.where(lengths > 0, lengths, 1.0)
+    return scaled
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A normalised graph, and its eigenvectors of eigenvalue 1.
+
+    Attributes
+    ----------
+    matrix : (n, n) symmetric, eigenvalues above -1 and up to 1.
+    parts : (n, c) one eigenvector of eigenvalue 1 for each connected part, zeros outside it;
+        orthonormal.
+    """
+
+    matrix: csr_array
+    parts: csr_array
+
+
+def _on_grid(rows: Float) -> Float:
+    return np.rint(rows * (GRID / (float(np.abs(rows).max()) or 1.0)))
+
+
+def _graph(places: Float) -> Graph:
+    from sklearn.neighbors import NearestNeighbors  # nearly a second, for those who cluster alone
+
+    n, k = places.shape
+    each = min(NEIGHBOURS, n, max(n // k, 2))
+    # Trees would be faster up to five coordinates or so, and many times slower at fifteen.
+    found = NearestNeighbors(n_neighbors=each, algorithm="brute").fit(places)
+    near = csr_array(found.kneighbors_graph(places))
+    joined = near.maximum(near.T)
+    degrees = np.asarray(joined.sum(axis=1))
+    scale = diags_array(1 / np.sqrt(degrees))
+    _, part = connected_components(joined, directed=False)
+    stationary = np.sqrt(degrees / np.bincount(part, degrees)[part])
+    parts = csr_array((stationary, (np.arange(n), part)))
+    return Graph(csr_array(scale @ joined @ scale), parts)
+
+
+def _leading_parts(graph: Graph, places: Float, q: int) -> Float:
+    """Eigenvectors of eigenvalue 1, q at most: along which the places differ most, first."""
+    directions, _, _ = np.linalg.svd(graph.parts.T @ places, full_matrices=False)
+    # More parts than coordinates: what the directions leave, from the largest parts.
+    largest = np.argsort(-np.bincount(graph.parts.indices), kind="stable")[:q]
+    units = np.zeros((graph.parts.shape[1], len(largest)))
+    units[largest, np.arange(len(largest))] = 1.0
+    basis, _ = np.linalg.qr(np.hstack([directions, units]))
+    vectors: Float = graph.parts @ basis[:, :q]
+    return vectors
+
+
+def _others(graph: Graph, q: int) -> Float:
+    """The q eigenvectors that follow those of eigenvalue 1."""
+    n = graph.matrix.shape[0]
+    if q == 0:
+        return np.zeros((n, 0))
+
+    def deflated(x: Float) -> Float:
+        """The matrix with -1 in place of the eigenvalue 1: below all others."""
+        product: Float = graph.matrix @ x - 2 * (graph.parts @ (graph.parts.T @ x))
+        return product
+
+    if n <= max(DENSE, 2 * q):
+        return _falling(*eigh(deflated(np.eye(n)), subset_by_index=[n - q, n - 1]))
+    operator = LinearOperator((n, n), matvec=deflated, matmat=deflated, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal((n, q))
+    try:
+        return _falling(*eigsh(operator, q, which="LA", v0=start[:, 0], tol=TOL, maxiter=RESTARTS))
+    except ArpackError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that it has not converged either
+            return _falling(*lobpcg(operator, start, largest=True, tol=TOL, maxiter=ITERATIONS))
+
+
+def _falling(values: Any, vectors: Any) -> Float:
+    ordered: Float = vectors[:, np.argsort(-values, kind="stable")]
+    return ordered

@@ -1,0 +1,115 @@
+"""The spectral embedding, against a dense, literal version of it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kmufs_stream.solvers import neighbours
+from kmufs_stream.solvers.neighbours import embedding, unit_rows
+from tests.solvers.literal import spectral_embedding
+
+Array = npt.NDArray[np.float64]
+
+
+def clusters(m: int, apart: float, k: int = 3, seed: int = 0) -> tuple[Array, Array]:
+    """Gaussian clusters, and the cluster of each row."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, k, m)
+    return apart * rng.standard_normal((k, k))[y] + rng.standard_normal((m, k)), y
+
+
+def projector(vectors: Array) -> Array:
+    """What a basis and any rotation of it have in common."""
+    return vectors @ vectors.T
+
+
+@pytest.mark.parametrize("m", [200, 700])  # the whole eigenproblem, and Lanczos
+@pytest.mark.parametrize("apart", [0.5, 2.0, 30.0])  # the last in parts
+def test_spans_the_leading_eigenvectors(
+    m: int, apart: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "TOL", 1e-10)
+    rows, _ = clusters(m, apart)
+    found = embedding(rows, 6)
+    np.testing.assert_allclose(found.T @ found, np.eye(6), atol=1e-9)
+    expected = spectral_embedding(rows, 6)
+    np.testing.assert_allclose(projector(found), projector(expected), atol=1e-7)
+
+
+def test_without_convergence_the_vectors_still_tell_the_clusters_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(neighbours, "RESTARTS", 1)
+    monkeypatch.setattr(neighbours, "TOL", 1e-14)
+    rows, _ = clusters(2000, 2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = embedding(rows, 3)
+    np.testing.assert_allclose(found.T @ found, np.eye(3), atol=5e-3)
+    monkeypatch.undo()
+    np.testing.assert_allclose(projector(found), projector(embedding(rows, 3)), atol=0.02)
+
+
+def test_fewer_vectors_than_parts_tell_apart_what_lies_far_apart() -> None:
+    rng = np.random.default_rng(0)
+    centres = np.array([[-90.0, -20.0], [-90.0, 20.0], [90.0, -20.0], [90.0, 20.0]])
+    y = np.repeat(np.arange(4), 60)
+    found = unit_rows(embedding(centres[y] + rng.standard_normal((240, 2)), 8)[:, :1])
+    np.testing.assert_allclose(found[:120], np.tile(found[0], (120, 1)))
+    np.testing.assert_allclose(found[120:], np.tile(-found[0], (120, 1)))
+
+
+def test_more_parts_than_vectors_and_coordinates() -> None:
+    rng = np.random.default_rng(0)
+    rows = 100.0 * np.repeat(np.arange(40), 15)[:, None] + rng.random((600, 2))
+    found = embedding(rows, 6)
+    np.testing.assert_allclose(found.T @ found, np.eye(6), atol=1e-9)
+
+
+def test_equal_rows_are_one_place() -> None:
+    rows, _ = clusters(150, 1.0)
+    counts = np.random.default_rng(1).integers(1, 40, 150)
+    found = embedding(np.repeat(rows, counts, axis=0), 6)
+    np.testing.assert_array_equal(found, np.repeat(embedding(rows, 6), counts, axis=0))
+
+
+@pytest.mark.parametrize("m", [150, 700])
+def test_the_order_of_rows_and_rounding_do_not_matter(m: int) -> None:
+    rows, _ = clusters(m, 1.0)
+    rng = np.random.default_rng(2)
+    order = rng.permutation(m)
+    rounded = rows * (1 + 1e-15 * rng.standard_normal(rows.shape))
+    np.testing.assert_array_equal(embedding(rounded[order], 6), embedding(rows, 6)[order])
+
+
+def test_binary_data() -> None:
+    rows = np.random.default_rng(0).integers(0, 2, (3000, 4)).astype(float)
+    found = embedding(rows, 8)
+    assert found.shape == (3000, 8)
+    assert len(np.unique(found, axis=0)) == 16
+
+
+@pytest.mark.parametrize("m", range(1, 13))
+@pytest.mark.parametrize(("k", "q"), [(1, 2), (3, 6), (20, 40)])
+def test_tiny_samples(m: int, k: int, q: int) -> None:
+    found = embedding(np.random.default_rng(m).standard_normal((m, k)), q)
+    assert found.shape == (m, min(m, q))
+    np.testing.assert_allclose(found.T @ found, np.eye(min(m, q)), atol=1e-9)
+
+
+def test_rows_at_the_origin() -> None:
+    np.testing.assert_allclose(np.abs(embedding(np.zeros((30, 2)), 4)), np.ones((30, 1)))
+    np.testing.assert_array_equal(unit_rows(np.zeros((3, 2))), np.zeros((3, 2)))
+
+
+def test_a_graph_of_cliques_has_two_eigenvalues_alone() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.repeat(100.0 * np.eye(60), 10, axis=0) + rng.random((600, 60))
+    found = embedding(rows, 120)
+    np.testing.assert_allclose(found.T @ found, np.eye(120), atol=5e-3)
+    cliques = np.kron(np.eye(60), np.full((10, 10), 0.1))
+    np.testing.assert_allclose(projector(found[:, :60]), cliques, atol=1e-9)
