@@ -97,7 +97,7 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
 def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces."""
     frame, dim, n = matrix.frame, matrix.sample_dim, matrix.shape[0]
-    along = [str(c) for c in frame.coords if frame[c].dims == (dim,)]
+    along = _along(matrix)
     used = [name for name in along if name in condition]
     kept = []
     for start in range(0, n, COORDINATE_ROWS):
@@ -138,10 +138,24 @@ def _keywords_quoted(condition: str, names: list[str]) -> str:
     return condition
 
 
+def unknown_names(matrix: Matrix, condition: str) -> list[str]:
+    """The names in a condition that no coordinate along the samples has."""
+    return _unknown_names(condition, _along(matrix))
+
+
+def _along(matrix: Matrix) -> list[str]:
+    frame = matrix.frame
+    return [str(c) for c in frame.coords if frame[c].dims == (matrix.sample_dim,)]
+
+
+def _unknown_names(condition: str, along: list[str]) -> list[str]:
+    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
+    return [word for word in words if word not in along and not iskeyword(word)]
+
+
 def _misspelt(condition: str, along: list[str]) -> str:
     """What the first unknown name outside of quotes may stand for."""
-    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
-    unknown = [word for word in words if word not in along and not iskeyword(word)]
+    unknown = _unknown_names(condition, along)
     return did_you_mean(unknown[0], along) if unknown else ""
 
 
