@@ -66,6 +66,14 @@ def test_grids_that_are_none(cli: Cli, table: Path, grid: str) -> None:
     assert "--h" in done.err
 
 
+@pytest.mark.parametrize("option", ["--k", "--h"])
+def test_grids_of_more_than_anybody_asks_for(cli: Cli, table: Path, option: str) -> None:
+    grids = {"--k": "3", "--h": "4"} | {option: "2,1:99999999999:1"}
+    done = cli("sweep", table, *(word for pair in grids.items() for word in pair))
+    assert done.code == 2
+    assert f"{option} 2,1:99999999999:1 asks for 100,000,000,000 numbers" in done.err
+
+
 def test_a_grid_is_needed_unless_one_is_suggested(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--h", 4)
     assert done.code == 2

@@ -21,6 +21,7 @@ EXPLAINED = (
     "indicators, the h features span. k clusters make k - 1 of them; the k-th is",
     "noise then, which few features span: about 1/k less than 100% is no loss",
 )
+MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
 
 
@@ -145,9 +146,16 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
         for part in text.split(","):
             first, *rest = (int(word) for word in part.split(":"))
             last, step = [*rest, 1][:2] if rest else (first, 1)
-            numbers += range(first, last + 1, step)
             if len(rest) > 2 or step < 1 or last < first:
                 raise ValueError
+            many = len(numbers) + (last - first) // step + 1
+            if many > MOST:
+                raise RequestError(
+                    "bad_option",
+                    f"{option} {text} asks for {many:,} numbers; {MOST:,} are the most.",
+                    "Give a larger STEP, or fewer numbers.",
+                )
+            numbers += range(first, last + 1, step)
     except ValueError:
         raise RequestError(
             "bad_option", f"{option} {text} is no list of whole numbers.", f"Write it {GRID}."
