@@ -19,7 +19,7 @@ from kmufs_stream.sources.matrix import dense
 from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.streaming.lloyd import Standard
-from kmufs_stream.zarr_io import opened_quietly
+from kmufs_stream.zarr_io import open_decoded
 
 VERSIONS = {FORMAT: FORMAT_VERSION, APPLICATION: 1}
 
@@ -198,11 +198,10 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
     if not is_there(place):
         raise RequestError("not_found", absence(place), "Make it with kmufs-stream select.")
     try:
-        with opened_quietly():
-            # An index would load the labels of all samples.
-            stored: xr.Dataset = xr.open_zarr(
-                zarr_root(place), group=group, chunks=None, create_default_indexes=False
-            )
+        # An index would load the labels of all samples.
+        stored = open_decoded(
+            zarr_root(place), group=group, chunks=None, create_default_indexes=False
+        )
     except Exception as error:
         if (stored_attributes(place) or {}).get("format") not in VERSIONS:
             raise _not_a_selection(place) from error

@@ -141,26 +141,26 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
             f"{option} is not given.",
             f"Give {option} {GRID}, or --suggest-{option[2:]}.",
         )
-    numbers: list[int] = []
+    ranges: list[range] = []
     try:
         for part in text.split(","):
             first, *rest = (int(word) for word in part.split(":"))
             last, step = [*rest, 1][:2] if rest else (first, 1)
             if len(rest) > 2 or step < 1 or last < first:
                 raise ValueError
-            many = len(numbers) + (last - first) // step + 1
-            if many > MOST:
-                raise RequestError(
-                    "bad_option",
-                    f"{option} {text} asks for {many:,} numbers; {MOST:,} are the most.",
-                    "Give a larger STEP, or fewer numbers.",
-                )
-            numbers += range(first, last + 1, step)
+            ranges.append(range(first, last + 1, step))
     except ValueError:
         raise RequestError(
             "bad_option", f"{option} {text} is no list of whole numbers.", f"Write it {GRID}."
         ) from None
-    return numbers
+    many = sum((numbers.stop - numbers.start - 1) // numbers.step + 1 for numbers in ranges)
+    if many > MOST:
+        raise RequestError(
+            "bad_option",
+            f"{option} {text} asks for {many:,} numbers; {MOST:,} are the most.",
+            "Give a larger STEP, or fewer numbers.",
+        )
+    return [number for numbers in ranges for number in numbers]
 
 
 def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) -> None:
