@@ -85,3 +85,13 @@ def test_what_apply_wrote_says_what_the_table_is_for(cli: Cli, chosen: Path) -> 
     done = cli("evaluate", "applied.zarr", "--data", "cells.zarr")
     assert done.code == 0
     assert "not known of what apply wrote; of --data it takes only what RESULT lacks" in done.out
+
+
+def test_missing_values_are_said(cli: Cli, folder: Path) -> None:
+    table = planted(300, 6)
+    table[[3, 50], [1, 4]] = np.nan
+    xr.DataArray(table, dims=("cell", "gene"), name="x").to_dataset().to_zarr("gaps.zarr")
+    asked = ("select", "gaps.zarr", "--k", 3, "--h", 6, "--missing", "mean", "--out", "all.zarr")
+    assert cli(*asked).code == 0
+    assert evaluate("all.zarr").missing_values == 2
+    assert "the mean stands in for 2 values" in cli("evaluate", "all.zarr").out

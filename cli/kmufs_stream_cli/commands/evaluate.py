@@ -159,6 +159,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
         ("K-means", _ending(summary)),
     ]
+    if summary["missing_values"]:
+        rows.append(("missing", f"the mean stands in for {summary['missing_values']:,} values"))
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
     return rows + show.took(summary)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,6 +93,7 @@ def sweep(
     from kmufs_stream.streaming.cluster import connected
     from kmufs_stream.trials import write_csv
 
+    began = time.perf_counter()
     ks = _grid("--k", k, suggest_k)
     # Which k the spectrum speaks for does not depend on h: a ladder of them is shown with it.
     hs = _grid("--h", h, suggest_h or suggest_k)
@@ -122,6 +125,7 @@ def sweep(
             precision=precision,
             progress=progress,
         )
+    found = replace(found, seconds=time.perf_counter() - began)
     if csv is not None:
         write_csv(found, csv, overwrite=overwrite)
     if json:
