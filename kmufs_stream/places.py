@@ -46,8 +46,8 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
     ----------
     storage_options : for fsspec, where it is an address; a folder or a store has none.
 
-    Raises RequestError for an empty path, for an address of an unknown kind, whose library is not installed, or that
-    holds a password.
+    Raises RequestError for an empty path, and for an address of an unknown kind, whose library is
+    not installed, or that holds a password.
     """
     if isinstance(given, LocalStore):
         return Path(given.root)
