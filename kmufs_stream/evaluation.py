@@ -73,6 +73,7 @@ class Evaluation:
     selected : (h,) int64 source indices, ascending.
     names : their labels, or None.
     clustering : K-means on the chosen features.
+    missing_values : of the chosen features, for which their means stand in.
     sizes : (k,) int64, samples per cluster.
     between : (h,) float64, the share of each chosen feature's variance between the clusters.
     mean_correlation, effective_rank : how far the chosen features repeat each other; see
@@ -89,6 +90,7 @@ class Evaluation:
     selected: NDArray[np.int64]
     names: list[str | int | float | bool] | None
     clustering: Clustering
+    missing_values: int
     sizes: NDArray[np.int64]
     between: Float
     mean_correlation: float
@@ -109,6 +111,7 @@ class Evaluation:
             "k": self.k,
             "h": len(self.selected),
             "samples": self.samples,
+            "missing_values": self.missing_values,
             "accuracy": None if agreement is None else agreement.accuracy,
             "nmi": None if agreement is None else agreement.nmi,
             "ari": None if agreement is None else agreement.ari,
@@ -239,6 +242,7 @@ def evaluate(
         selected=columns,
         names=None if names is None else [plain(name) for name in names],
         clustering=found,
+        missing_values=int(features.missing.sum()),
         sizes=state.counts,
         between=between,
         mean_correlation=mean_correlation(correlation),

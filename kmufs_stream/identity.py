@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.errors import BrokenError, RequestError
@@ -13,10 +15,12 @@ from kmufs_stream.screening import Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import Block, dense
 from kmufs_stream.streaming.plan import Plan
+from kmufs_stream.streaming.sample import sample_index
 from kmufs_stream.streaming.scaling import read_probe
 
 ROWS_COMPARED = 16
 PARTS = "parts"
+ROWS = "rows"  # of the parts, whatever their dtype, order of columns, chunks and times
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
     "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
@@ -78,7 +82,9 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
     """
     before, new = factor.fingerprint, fingerprint(matrix, probe)
     parts = before[PARTS].split() if PARTS in before else [_part(before)]
-    if _part(new) in parts:
+    known = set(before[ROWS].split()) if ROWS in before else _rows_of_first(factor)
+    rows = _rows_of(matrix)
+    if _part(new) in parts or not known.isdisjoint(rows):
         raise RequestError(
             "already_added",
             f"The rows of {matrix.source} are in the factor already.",
@@ -87,7 +93,37 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
     n = factor.features.rows + matrix.shape[0]
     same = {what: before[what] for what in ("transforms", "labels", "asked")}
     shape = f"{n} x {matrix.shape[1]}"
-    return {"shape": shape, **same, PARTS: " ".join([*parts, _part(new)])}
+    return {
+        "shape": shape,
+        **same,
+        PARTS: " ".join([*parts, _part(new)]),
+        ROWS: " ".join(sorted(known | rows)),
+    }
+
+
+def _rows_of(matrix: Matrix) -> set[str]:
+    """What tells rows by some of their values, in the dtype and order they are read in."""
+    n = matrix.shape[0]
+    index = sample_index(n, ROWS_COMPARED)
+    return _rows_digest(n, [dense(matrix.rows.read(int(i), int(i) + 1))[0] for i in index])
+
+
+def _rows_of_first(factor: Factor) -> set[str]:
+    """The same of the only rows of a factor: its sample holds those, unless they were dropped."""
+    index, n = factor.sample.index, factor.features.rows
+    wanted = sample_index(n, ROWS_COMPARED)
+    if PARTS in factor.fingerprint or not np.isin(wanted, index).all():
+        return set()
+    return _rows_digest(n, list(factor.sample.values[np.searchsorted(index, wanted)]))
+
+
+def _rows_digest(n: int, rows: list[NDArray[Any]]) -> set[str]:
+    """One digest of n rows, of which some are at hand; none of rows alike, which tell nothing."""
+    values = np.stack(rows)
+    if values.dtype.kind == "f":  # one bit pattern for each of what compares equal
+        values = np.where(np.isnan(values), np.nan, values + 0).astype(values.dtype)
+    texts = [row.tobytes() for row in values.astype(values.dtype.newbyteorder("<"))]
+    return {_digest(str(n).encode(), *texts)} if len(set(texts)) > 1 else set()
 
 
 def _part(of_one: dict[str, str]) -> str:

@@ -36,6 +36,7 @@ OUTCOME = (
     "samples_dropped",
     "missing_values",
 )
+TRUTHS = {"converged", "settled"}
 SHAPE = ("samples", "features", "k", "h")
 
 
@@ -72,6 +73,8 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
         for name in list(rest)
         if name in OUTCOME or name.startswith("excluded")
     }
+    for name in TRUTHS & outcome.keys():  # a selection has them as 0 and 1
+        outcome[name] = bool(outcome[name])
     shape = {name: said[name] for name in SHAPE if name in said}
     if kind == factor_store.FORMAT:
         shape["features"] = arrays["mean"]["shape"][0]

@@ -121,6 +121,13 @@ def check_file(out: Path, option: str, inputs: Sequence[Place], *, overwrite: bo
             f"The folder {folder} of the output does not exist.",
             f"Create it, or {another}",
         )
+    stores = [parent for parent in out.resolve().parents if is_zarr(parent)]
+    if stores:
+        raise RequestError(
+            "output_in_store",
+            f"The output {out} lies inside the Zarr store {stores[-1]}.",
+            another.capitalize(),
+        )
     if out.is_dir():
         raise RequestError("output_exists", f"The output {out} is a folder.", another.capitalize())
     if out.exists() and not overwrite:

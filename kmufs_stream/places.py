@@ -46,14 +46,20 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
     ----------
     storage_options : for fsspec, where it is an address; a folder or a store has none.
 
-    Raises RequestError for an address of an unknown kind, whose library is not installed, or that
-    holds a password.
+    Raises RequestError for an empty path, and for an address of an unknown kind, whose library is
+    not installed, or that holds a password.
     """
     if isinstance(given, LocalStore):
         return Path(given.root)
     if isinstance(given, Store | UPath):
         return given
     address = os.fspath(given)
+    if not address.strip():
+        raise RequestError(
+            "empty_path",
+            f"A path is {address!r}: it names nothing.",
+            "Give a path or an address; . is the folder that this is run in.",
+        )
     if "://" not in address:
         return Path(address)
     protocol = address.partition("://")[0].rpartition("::")[2]

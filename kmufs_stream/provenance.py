@@ -31,6 +31,8 @@ def in_words(value: Any) -> str:
         return "not recorded"
     if value == "":
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(in_words, value))
     return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -23,7 +23,7 @@ from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.structure import correlation_of
 from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_frame
 from kmufs_stream.version import __version__
-from kmufs_stream.zarr_io import opened_quietly
+from kmufs_stream.zarr_io import decoded, open_decoded
 
 FORMAT = SELECTION
 FORMAT_VERSION = 1
@@ -104,14 +104,12 @@ class Selection:
     def dataset(self) -> xr.Dataset:
         """The result's root: selected columns, lazily read, with scores and provenance."""
         if self.output is not None:
-            with opened_quietly():
-                written: xr.Dataset = xr.open_zarr(zarr_root(self.output))
-            return written
+            return open_decoded(zarr_root(self.output))
         frame = root_of(self, samples=True)
         name = column_name(self.matrix, frame)
         data = lazy_columns(self.matrix, self.selected, self.plan.output_chunk_rows)
         whole = frame.assign({name: data})
-        return xr.decode_cf(whole) if self.matrix.encoded else whole
+        return decoded(whole) if self.matrix.encoded else whole
 
     def summary(self) -> dict[str, Any]:
         """The result in plain JSON types; the keys are listed in docs/output.md."""

@@ -16,10 +16,10 @@ from kmufs_stream.recognition import recognised, stored_attributes
 from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import dense
-from kmufs_stream.sources.restrict import keep_samples, samples_meeting
+from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.streaming.lloyd import Standard
-from kmufs_stream.zarr_io import opened_quietly
+from kmufs_stream.zarr_io import open_decoded
 
 VERSIONS = {FORMAT: FORMAT_VERSION, APPLICATION: 1}
 
@@ -68,13 +68,27 @@ class StoredSelection:
                 "Open it without: those of the selection are applied.",
             )
         if self.where and not whole.where:
-            whole = samples_meeting(whole, self.where)
+            whole = self._samples_of(whole)
         if whole.shape[0] != self.samples + len(self.dropped):
             raise self._other_than(whole, f"that has {whole.shape[0]} samples, not as many")
         if len(self.dropped):
             whole = keep_samples(whole, np.delete(np.arange(whole.shape[0]), self.dropped))
         self._check_made_from(whole)
         return whole
+
+    def _samples_of(self, whole: Matrix) -> Matrix:
+        """The samples that meet the selection's own condition, which nobody has typed here."""
+        try:
+            return samples_meeting(whole, self.where)
+        except RequestError as error:
+            lost = unknown_names(whole, self.where)
+            why = f"it has no coordinate {', '.join(lost)}" if lost else error.message
+            raise RequestError(
+                "wrong_data",
+                f"{self.source} was made of the samples that meet its own condition, "
+                f"{self.where!r}, and those of {whole.source} cannot be told by it: {why}.",
+                "Give the table that it was made from as --data, with its coordinates.",
+            ) from error
 
     def columns(self, whole: Matrix | None) -> Matrix:
         """The selected columns, from the selection itself or else from what it was made from.
@@ -184,11 +198,10 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
     if not is_there(place):
         raise RequestError("not_found", absence(place), "Make it with kmufs-stream select.")
     try:
-        with opened_quietly():
-            # An index would load the labels of all samples.
-            stored: xr.Dataset = xr.open_zarr(
-                zarr_root(place), group=group, chunks=None, create_default_indexes=False
-            )
+        # An index would load the labels of all samples.
+        stored = open_decoded(
+            zarr_root(place), group=group, chunks=None, create_default_indexes=False
+        )
     except Exception as error:
         if (stored_attributes(place) or {}).get("format") not in VERSIONS:
             raise _not_a_selection(place) from error

@@ -14,7 +14,7 @@ from kmufs_stream.factor import Factor
 Float = NDArray[np.float64]
 
 SINGULAR = 1e-10  # a share of a feature's variance that others leave, and that is none
-STRAIGHT = 1e-9  # a curve this near to a line is one
+LEAST_BEND = 0.1  # of a knee's height: how far above the line between a curve's ends it is
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,10 @@ def noise_edge(usable: int, samples: int) -> float:
 def knee(h: Sequence[int], explained: Sequence[float]) -> int | None:
     """The h where a curve of what is explained bends: farthest above the line between its ends.
 
-    The curve starts at (0, 0). None where it never rises above that line. Source: Satopaa,
-    Albrecht, Irwin and Raghavan, "Finding a kneedle in a haystack" (2011).
+    The curve starts at (0, 0); heights are shares of its end. None where it rises above that line
+    by less than ``LEAST_BEND``, being nearly straight, or where it bends before the first h, unless
+    that is 1: nobody has looked there. Source: Satopaa, Albrecht, Irwin and Raghavan, "Finding a
+    kneedle in a haystack" (2011).
     """
     x = np.array([0, *h], dtype=np.float64)
     y = np.array([0.0, *explained])
@@ -169,4 +171,5 @@ def knee(h: Sequence[int], explained: Sequence[float]) -> int | None:
         return None
     above = y / y[-1] - x / x[-1]
     best = int(np.argmax(above))
-    return int(h[best - 1]) if above[best] > STRAIGHT else None
+    unseen = best == 1 and h[0] > 1
+    return int(h[best - 1]) if above[best] >= LEAST_BEND and not unseen else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ class Trial:
         k clusters make k - 1 components, and of the k-th, which is then noise, little is spanned.
     mean_correlation : mean absolute correlation of two chosen features.
     selected : (h,) int64 source indices, ascending.
+    labels : their names, or None.
     """
 
     k: int
@@ -62,6 +64,7 @@ class Trial:
     explained: float
     mean_correlation: float
     selected: NDArray[np.int64]
+    labels: list[str] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,9 +88,15 @@ class Sweep:
         return f"<Sweep: {len(self.trials)} trials>"
 
     def table(self) -> pd.DataFrame:
-        """One row per trial; the chosen features as numbers between spaces."""
+        """One row per trial; the chosen features as numbers between spaces, and a JSON list."""
         rows = [
-            {**vars(trial), "selected": " ".join(map(str, trial.selected))} for trial in self.trials
+            {
+                **vars(trial),
+                "selected": " ".join(map(str, trial.selected)),
+                # Labels may hold whatever could part them.
+                "labels": trial.labels and json.dumps(trial.labels, ensure_ascii=False),
+            }
+            for trial in self.trials
         ]
         return pd.DataFrame(rows)
 
@@ -240,6 +249,7 @@ def _trials(
     falling = np.sort(scores)[::-1]
     for (solver, h), solution in solutions.items():
         selected = solution.selected
+        index = factor.features.usable[selected]
         yield Trial(
             k=k,
             h=h,
@@ -251,7 +261,8 @@ def _trials(
             converged=solution.converged,
             explained=structure.explained(selected, k),
             mean_correlation=mean_correlation(structure.of(selected)[0]),
-            selected=factor.features.usable[selected],
+            selected=index,
+            labels=None if factor.labels is None else [str(x) for x in factor.labels[index]],
         )
 
 

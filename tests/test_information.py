@@ -48,6 +48,8 @@ def test_selection(data: Path, tmp_path: Path) -> None:
     assert found["options"]["solver"] == "admm"
     assert found["options"]["solver_rho"] == 1.05
     assert found["outcome"]["objective"] == made.objective
+    assert found["outcome"]["converged"] is made.solution.converged
+    assert found["outcome"]["settled"] is True
     assert found["outcome"]["excluded_constant"] == 1
     assert found["arrays"]["data"] == {"shape": [200, 3], "dtype": "float64"}
     files = [f for f in (tmp_path / "r.zarr").rglob("*") if f.is_file()]
@@ -63,6 +65,7 @@ def test_factor(data: Path, tmp_path: Path) -> None:
     assert found["shape"] == {"samples": 200, "features": 9, "k": 2, "components": 5}
     assert found["identity"] == "-".join(made.fingerprint.values())
     assert found["outcome"]["excluded_constant"] == 1
+    assert found["outcome"]["settled"] is True
     assert found["options"]["missing"] == "raise"
 
 

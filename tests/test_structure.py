@@ -96,3 +96,17 @@ def test_straight_and_empty_curves_have_no_knee() -> None:
     assert knee([10, 20, 30], [0.1, 0.2, 0.3]) is None
     assert knee([10, 20], [0.0, 0.0]) is None
     assert knee([10], [0.5]) is None
+
+
+def test_a_knee_takes_a_clear_bend() -> None:
+    h = np.array([1, 2, 3, 5, 8, 14, 24, 40, 66, 110, 182, 300])
+    noise = np.random.default_rng(0).normal(0, 0.02, len(h))
+    bent = 1 - np.exp(-h / 20)
+    for curve in (h / 300, h / 300 + noise, h / 300 + 0.05, (h / 300) ** 0.9, (h / 300) ** 2):
+        assert knee(h.tolist(), curve.tolist()) is None
+    for curve in (bent, bent + noise):
+        found = knee(h.tolist(), curve.tolist())
+        assert found is not None
+        assert 40 <= found <= 110
+    # Straight from its first point on: where it has bent before is not seen.
+    assert knee([20, 30, 40, 50], [0.5, 0.55, 0.6, 0.65]) is None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import counted, planted
+from helpers import counted, labelled, planted
 
 from kmufs_stream import (
     RequestError,
@@ -85,6 +85,18 @@ def test_summary_is_json_and_the_table_a_frame() -> None:
     table = found.table()
     assert len(table) == 4
     assert table["selected"][0] == " ".join(map(str, found.trials[0].selected))
+
+
+def test_the_chosen_features_are_named(tmp_path: Path) -> None:
+    names = [f"gene {i}, é" for i in range(X.shape[1])]
+    for table, labels in ((labelled(X).assign_coords(gene=names), names), (X, None)):
+        found = sweep(decompose(table, 3), [3], [2], solvers=["exact"])
+        chosen = found.trials[0].selected
+        wanted = labels and [labels[i] for i in chosen]
+        assert found.summary()["trials"][0]["labels"] == wanted
+        write_csv(found, tmp_path / "a.csv", overwrite=True)
+        written = pd.read_csv(tmp_path / "a.csv")["labels"][0]
+        assert pd.isna(written) if wanted is None else json.loads(written) == wanted
 
 
 def test_csv(tmp_path: Path) -> None:

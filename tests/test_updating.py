@@ -320,6 +320,43 @@ def test_rows_that_the_factor_s_dtype_does_not_hold(dtype: str, value: float) ->
     assert "decompose all rows together" in raised.value.remedy
 
 
+def test_rows_are_known_whatever_their_dtype_order_chunks_and_times(tmp_path: Path) -> None:
+    table = np.rint(planted(400, 9) * 5 + 60)
+    array = labelled(table.astype("f4"))
+    first, second = array[:250], array[250:]
+    old = write_xarray(tmp_path / "old.zarr", first, chunks=(50, 9))
+    new = write_xarray(tmp_path / "new.zarr", second, chunks=(50, 9))
+    save_factor(update(decompose(old, K), new), tmp_path / "f.zarr")
+    copies = 0
+    for factor, parts in ((decompose(old, K), [first]), (tmp_path / "f.zarr", [first, second])):
+        for part in parts:
+            for same in (part.astype("f8"), part.astype("i2"), part[:, ::-1]):
+                copies += 1
+                copy = write_xarray(tmp_path / f"{copies}.zarr", same, chunks=(30, 9))
+                for rows in (same, copy):
+                    with pytest.raises(RequestError, match="in the factor already"):
+                        update(factor, rows)
+    third = second.copy(data=second.values[::-1])
+    assert update(tmp_path / "f.zarr", third).features.rows == 550
+
+
+def test_factors_of_before_rows_were_known_take_rows_as_before() -> None:
+    table = planted(400, 9)
+    factor = update(decompose(table[:250], K), table[250:300])
+    del factor.fingerprint["rows"]
+    with pytest.raises(RequestError, match="in the factor already"):
+        update(factor, table[250:300])
+    later = update(factor, table[300:])
+    with pytest.raises(RequestError, match="in the factor already"):
+        update(later, table[300:].astype(">f8"))
+
+
+def test_rows_that_are_all_alike_are_no_rows_known() -> None:
+    table = planted(400, 9)
+    factor = update(decompose(table[:300], K), np.ones((50, 9)))
+    assert update(factor, np.ones((50, 9), "f4")).features.rows == 400
+
+
 def test_same_bits_whatever_the_threads(tmp_path: Path) -> None:
     table = planted(4000, 9)
     factor = decompose(table[:1000], K)

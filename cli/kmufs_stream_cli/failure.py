@@ -73,6 +73,8 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
 
 def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> None:
     """Print it: JSON on stdout, or words on stderr; where it came from only with ``debug``."""
+    from kmufs_stream_cli.show import escaped
+
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if json:
@@ -80,6 +82,8 @@ def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> 
         print(jsonlib.dumps({"error": keys}))
         return
     head = "" if failure.exit_code == 130 else "Error: "
-    print(f"{head}{failure.message}", file=sys.stderr)
+    # What the parser says has lines of its own; elsewhere only a name can hold a break.
+    message = failure.message if failure.code == "usage" else escaped(failure.message)
+    print(f"{head}{message}", file=sys.stderr)
     for line in failure.remedy.splitlines():
         print(f"  {line}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from kmufs_stream import Factor
 
+BREAKING = ("Cc", "Zl", "Zp")  # control characters, separators of lines and paragraphs
 NAMED = 5  # of a list of features
 
 
@@ -35,8 +37,8 @@ def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def line(out: Console, text: str = "", style: str | None = None) -> None:
-    """A line that is never wrapped."""
-    out.print(text, style=style, soft_wrap=True)
+    """A line that is never wrapped, nor broken by what is in a name."""
+    out.print(escaped(text), style=style, soft_wrap=True)
 
 
 def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:
@@ -45,8 +47,13 @@ def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) ->
     for name, numeric in columns:
         made.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(escaped, row))
     return made
+
+
+def escaped(text: str) -> str:
+    r"""The text with line breaks and other control characters as Python writes them, like \n."""
+    return "".join(repr(c)[1:-1] if unicodedata.category(c) in BREAKING else c for c in text)
 
 
 def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

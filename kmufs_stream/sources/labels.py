@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.places import zarr_root
 from kmufs_stream.sources.matrix import Matrix, feature_texts
-from kmufs_stream.zarr_io import opened_quietly
+from kmufs_stream.zarr_io import decoded, open_decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
@@ -69,12 +69,11 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
 
 def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
     """Coordinates of the samples, and in a store the variables beside the data, decoded lazily."""
-    frame = xr.decode_cf(matrix.frame) if matrix.encoded else matrix.frame
+    frame = decoded(matrix.frame) if matrix.encoded else matrix.frame
     found = {str(name): c for name, c in frame.coords.items()}
     place = matrix.place
     if place is not None and (not isinstance(place, Path) or place.is_dir()):
-        with opened_quietly():
-            beside = xr.open_zarr(zarr_root(place), chunks=None)
+        beside = open_decoded(zarr_root(place), chunks=None)
         found |= {str(name): v for name, v in beside.data_vars.items()}
     return {
         name: v

@@ -96,22 +96,26 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
 
 def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces."""
-    frame, dim, n = matrix.frame, matrix.sample_dim, matrix.shape[0]
-    along = [str(c) for c in frame.coords if frame[c].dims == (dim,)]
+    frame, n = matrix.frame, matrix.shape[0]
+    along = _along(matrix)
     used = [name for name in along if name in condition]
-    kept = []
+    kept, lost = [], list[str]()
     for start in range(0, n, COORDINATE_ROWS):
-        piece = frame[used].isel({dim: slice(start, start + COORDINATE_ROWS)} if used else {})
-        if matrix.encoded:
-            piece = xr.decode_cf(piece)
-        table = pd.DataFrame({name: piece[name].values for name in used})
+        rows: dict[str, Any] = {}
+        for name in used:
+            piece = xr.Dataset({"c": frame[name].variable[start : start + COORDINATE_ROWS]})
+            try:
+                rows[name] = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
+            except ValueError as error:  # of times; the condition may not speak of them
+                lost.append(f"the coordinate {name} cannot be read as times: {error}")
+        table = pd.DataFrame(rows)
         try:
             query = _keywords_quoted(condition, used)
             met = np.asarray(table.eval(query, engine="python", local_dict={}, global_dict={}))
             if met.dtype != bool or met.shape != (len(table),) or not used:
                 raise ValueError("it is not true or false for each sample")
         except Exception as error:
-            said = " ".join(str(error).split())
+            said = " ".join(f"{'; '.join(lost) or error}".split())
             raise RequestError(
                 "bad_condition",
                 f"--where {condition!r} cannot be answered: {said}",
@@ -138,10 +142,24 @@ def _keywords_quoted(condition: str, names: list[str]) -> str:
     return condition
 
 
+def unknown_names(matrix: Matrix, condition: str) -> list[str]:
+    """The names in a condition that no coordinate along the samples has."""
+    return _unknown_names(condition, _along(matrix))
+
+
+def _along(matrix: Matrix) -> list[str]:
+    frame = matrix.frame
+    return [str(c) for c in frame.coords if frame[c].dims == (matrix.sample_dim,)]
+
+
+def _unknown_names(condition: str, along: list[str]) -> list[str]:
+    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
+    return [word for word in words if word not in along and not iskeyword(word)]
+
+
 def _misspelt(condition: str, along: list[str]) -> str:
     """What the first unknown name outside of quotes may stand for."""
-    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
-    unknown = [word for word in words if word not in along and not iskeyword(word)]
+    unknown = _unknown_names(condition, along)
     return did_you_mean(unknown[0], along) if unknown else ""
 
 

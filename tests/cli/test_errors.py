@@ -609,3 +609,25 @@ def test_an_interrupt_leaves_nothing_partial(
         assert "type: kmufs-stream select data.zarr --k 2 --h 4 --overwrite" in err
         assert "Traceback" not in err
     assert contents(folder) == before
+
+
+@pytest.mark.parametrize("path", ["", " "])
+@pytest.mark.parametrize("command", [("info",), ("evaluate",), ("plan", "--k", 3, "--h", 2)])
+def test_empty_paths(cli: Cli, command: tuple[str, ...], path: str) -> None:
+    done = cli(command[0], path, *command[1:])
+    assert done.code == 2
+    assert "it names nothing" in done.err
+
+
+def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:
+    data = xr.DataArray(
+        planted(100, 4), dims=("a", "b"), name="x", coords={"b": ["p\nq", "r\ts", "é", "u"]}
+    )
+    data.to_dataset().to_zarr("data.zarr", consolidated=False)
+    done = cli("select", "data.zarr", "--k", 2, "--h", 4, "--out", "n\nl.zarr")
+    assert done.code == 0
+    for shown in (r"p\nq", r"r\ts", "é"):
+        assert shown in done.out
+    told = cli("info", "n\nl.zarr")
+    assert told.out.startswith(r"n\nl.zarr: a kmufs-stream selection")
+    assert r"no\nne.zarr does not exist" in cli("info", "no\nne.zarr").err

@@ -58,3 +58,40 @@ def test_errors_name_the_remedy(cli: Cli, chosen: Path) -> None:
     done = cli("evaluate", "cells.zarr")
     assert done.code == 2
     assert "not a selection" in done.err
+
+
+@pytest.mark.parametrize("asked", [("--where", "nonsense"), ("--variable", "counts")])
+def test_options_of_the_table_take_a_table(cli: Cli, chosen: Path, asked: tuple[str, str]) -> None:
+    done = cli("evaluate", chosen, *asked)
+    assert done.code == 2
+    assert f"{asked[0]} tells how to open --data" in done.err
+
+
+def test_the_selection_s_condition_is_told_from_one_that_is_typed(cli: Cli, chosen: Path) -> None:
+    asked = ("--k", 3, "--h", 5, "--where", "kind < 2")
+    assert cli("select", "cells.zarr", *asked, "--out", "part.zarr").code == 0
+    without = xr.open_zarr("cells.zarr").drop_vars("kind")
+    without.to_zarr("other.zarr", consolidated=False)
+    done = cli("evaluate", "part.zarr", "--data", "other.zarr")
+    assert done.code == 2
+    said = " ".join(done.err.split())
+    assert "part.zarr was made of the samples that meet its own condition, 'kind < 2'" in said
+    assert "it has no coordinate kind" in said
+    assert "--where" not in said
+
+
+def test_what_apply_wrote_says_what_the_table_is_for(cli: Cli, chosen: Path) -> None:
+    assert cli("apply", chosen, "cells.zarr", "--out", "applied.zarr").code == 0
+    done = cli("evaluate", "applied.zarr", "--data", "cells.zarr")
+    assert done.code == 0
+    assert "not known of what apply wrote; of --data it takes only what RESULT lacks" in done.out
+
+
+def test_missing_values_are_said(cli: Cli, folder: Path) -> None:
+    table = planted(300, 6)
+    table[[3, 50], [1, 4]] = np.nan
+    xr.DataArray(table, dims=("cell", "gene"), name="x").to_dataset().to_zarr("gaps.zarr")
+    asked = ("select", "gaps.zarr", "--k", 3, "--h", 6, "--missing", "mean", "--out", "all.zarr")
+    assert cli(*asked).code == 0
+    assert evaluate("all.zarr").missing_values == 2
+    assert "the mean stands in for 2 values" in cli("evaluate", "all.zarr").out

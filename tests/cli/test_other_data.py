@@ -112,3 +112,26 @@ def test_what_is_said_to_be_next_works(cli: Cli, folder: Path, command: str) -> 
     words = shlex.split(done.out.partition("Next:")[2])
     assert words[:2] == ["kmufs-stream", "plan"]
     assert cli(*words[1:]).code == 0
+
+
+def test_times_that_cannot_be_decoded_stop_only_who_asks_for_them(cli: Cli, folder: Path) -> None:
+    late = {"units": "fortnights since the flood"}
+    data = xr.Dataset(
+        {"x": (("time", "gene"), planted(120, 8))},
+        coords={
+            "time": ("time", np.arange(120.0), late),
+            "kind": ("time", np.arange(120) % 3),
+            "gene": [f"g{i}" for i in range(8)],
+        },
+    )
+    data.to_zarr("late.zarr", consolidated=False)
+    asked = ("select", "late.zarr", "--k", 3, "--h", 3)
+    refused = cli(*asked, "--where", "time > 5")
+    assert refused.code == 2
+    assert "the coordinate time cannot be read as times" in refused.err
+    assert cli(*asked, "--where", "kind < 2", "--out", "part.zarr").code == 0
+    assert cli("apply", "part.zarr", "late.zarr", "--out", "applied.zarr").code == 0
+    for judged in ("part.zarr", "applied.zarr"):
+        done = cli("evaluate", judged, "--labels", "kind", "--data", "late.zarr", "--k", 2)
+        assert done.code == 0, done.err
+    assert cli("report", "part.zarr", "--out", "page.html").code == 0

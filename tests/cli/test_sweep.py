@@ -66,6 +66,14 @@ def test_grids_that_are_none(cli: Cli, table: Path, grid: str) -> None:
     assert "--h" in done.err
 
 
+@pytest.mark.parametrize("option", ["--k", "--h"])
+def test_grids_of_more_than_anybody_asks_for(cli: Cli, table: Path, option: str) -> None:
+    grids = {"--k": "3", "--h": "4"} | {option: "2,1:99999999999:1"}
+    done = cli("sweep", table, *(word for pair in grids.items() for word in pair))
+    assert done.code == 2
+    assert f"{option} 2,1:99999999999:1 asks for 100,000,000,000 numbers" in done.err
+
+
 def test_a_grid_is_needed_unless_one_is_suggested(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--h", 4)
     assert done.code == 2
@@ -101,3 +109,7 @@ def test_the_table_is_not_written_over_the_data(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", table / "a.csv", "--overwrite")
     assert done.code == 2
     assert "lies inside the input" in done.err
+    assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
+    done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", "factor.zarr/usable/a.csv")
+    assert done.code == 2
+    assert "lies inside the Zarr store" in done.err

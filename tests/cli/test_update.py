@@ -78,7 +78,7 @@ def test_what_the_factor_fixes_is_not_advised_as_an_option_here(
     X = planted(300, 12)
     write_bare(folder / "old.zarr", X, chunks=(50, 12))
     X[3, 4] = np.nan
-    write_bare(folder / "new.zarr", X, chunks=(50, 12))
+    write_bare(folder / "new.zarr", X[::-1], chunks=(50, 12))
     assert cli("decompose", "old.zarr", "--k", 3, "--out", "f.zarr").code == 0
     done = cli("update", "f.zarr", "--with", "new.zarr")
     assert done.code == 2

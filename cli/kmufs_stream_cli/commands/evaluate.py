@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kmufs_stream.errors import RequestError
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
@@ -67,6 +68,7 @@ def evaluate(
     """
     from kmufs_stream import evaluate as run
 
+    _check_table(table)
     data = opened(table, log=log, quiet=quiet) if table.data else None
     with shown(log=log, quiet=quiet) as progress:
         found = run(
@@ -85,6 +87,19 @@ def evaluate(
         show.as_json(found.summary())
     else:
         _show(found, labels, given=bool(table.data))
+
+
+def _check_table(table: StoreOptions) -> None:
+    """Refuse options of --data where it is not given: nobody would look at them."""
+    unused = set(table.typed()) - {"storage_option"}
+    if unused and not table.data:
+        option = min(f"--{name.replace('_', '-')}" for name in unused)
+        raise RequestError(
+            "bad_option",
+            f"{option} tells how to open --data, and no --data is given: RESULT is judged by all "
+            "its samples.",
+            f"Leave {option} out, or give the table that RESULT was made from as --data.",
+        )
 
 
 def _show(found: Evaluation, labels: str | None, *, given: bool) -> None:
@@ -123,7 +138,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         ]
     if summary["cost_ratio"] is None:
         why = "needs the table that was selected from: --data DATA"
-        rows.append(("cost ratio", "not known of what apply wrote" if given else why))
+        applied = "not known of what apply wrote; of --data it takes only what RESULT lacks"
+        rows.append(("cost ratio", applied if given else why))
     else:
         rows.append(
             (
@@ -143,6 +159,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
         ("K-means", _ending(summary)),
     ]
+    if summary["missing_values"]:
+        rows.append(("missing", f"the mean stands in for {summary['missing_values']:,} values"))
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
     return rows + show.took(summary)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +23,7 @@ EXPLAINED = (
     "indicators, the h features span. k clusters make k - 1 of them; the k-th is",
     "noise then, which few features span: about 1/k less than 100% is no loss",
 )
+MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
 
 
@@ -90,6 +93,7 @@ def sweep(
     from kmufs_stream.streaming.cluster import connected
     from kmufs_stream.trials import write_csv
 
+    began = time.perf_counter()
     ks = _grid("--k", k, suggest_k)
     # Which k the spectrum speaks for does not depend on h: a ladder of them is shown with it.
     hs = _grid("--h", h, suggest_h or suggest_k)
@@ -121,6 +125,7 @@ def sweep(
             precision=precision,
             progress=progress,
         )
+    found = replace(found, seconds=time.perf_counter() - began)
     if csv is not None:
         write_csv(found, csv, overwrite=overwrite)
     if json:
@@ -140,19 +145,26 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
             f"{option} is not given.",
             f"Give {option} {GRID}, or --suggest-{option[2:]}.",
         )
-    numbers: list[int] = []
+    ranges: list[range] = []
     try:
         for part in text.split(","):
             first, *rest = (int(word) for word in part.split(":"))
             last, step = [*rest, 1][:2] if rest else (first, 1)
-            numbers += range(first, last + 1, step)
             if len(rest) > 2 or step < 1 or last < first:
                 raise ValueError
+            ranges.append(range(first, last + 1, step))
     except ValueError:
         raise RequestError(
             "bad_option", f"{option} {text} is no list of whole numbers.", f"Write it {GRID}."
         ) from None
-    return numbers
+    many = sum((numbers.stop - numbers.start - 1) // numbers.step + 1 for numbers in ranges)
+    if many > MOST:
+        raise RequestError(
+            "bad_option",
+            f"{option} {text} asks for {many:,} numbers; {MOST:,} are the most.",
+            "Give a larger STEP, or fewer numbers.",
+        )
+    return [number for numbers in ranges for number in numbers]
 
 
 def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) -> None:
