@@ -164,7 +164,8 @@ class Sizing:
         # A block is worked on in float64 at worst: what float32 cannot hold falls back to it.
         held = 0 if table.in_memory and not table.copies else table.block_bytes(rows)
         working = held + table.work_bytes(rows) + self.cost.update
-        self.block = int(SLACK * max(table.read_bytes(rows), working))
+        # It is read or worked on; of what the other took, the allocator may keep a block's size.
+        self.block = int(SLACK * (max(table.read_bytes(rows), working) + held))
         probed = min(n, PROBE_PLACES * PROBE_ROWS)
         probe = probed * p * (table.dtype.itemsize + 4 * 8)
         if table.sparsity is not None:
