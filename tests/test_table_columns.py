@@ -186,6 +186,17 @@ def test_a_column_called_sample_names_them(tmp_path: Path) -> None:
     assert found.indexes["sample"].tolist() == names
 
 
+def test_words_for_missing_numbers_are_text_among_text(tmp_path: Path) -> None:
+    words = ["NA", "null", "None", "nan", ""]
+    rows = "".join(f"{w},{w},n,{i}\n" for i, w in enumerate(words))
+    (tmp_path / "x.csv").write_text("id,batch,note,a\n" + rows + "s,b1,n,NA\n")
+    _, found = turned(tmp_path / "x.csv", index_column="id")
+    assert found["sample"].values.tolist()[:4] == words[:4]
+    assert found["batch"].values.tolist()[:4] == words[:4]
+    assert found["batch"].isnull().values.tolist() == [False] * 4 + [True, False]
+    assert np.isnan(found["data"].values[5, 0])
+
+
 @pytest.mark.parametrize("row", [3, 120])
 def test_numbers_with_something_else_among_them(tmp_path: Path, row: int) -> None:
     table = frame()

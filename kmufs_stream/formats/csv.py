@@ -1,4 +1,4 @@
-"""Comma- and tab-separated text, read by pandas."""
+"""Comma- and tab-separated text, read by pandas, its rows counted by ``rows``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from kmufs_stream.formats.coordinates import (
     stored_names,
 )
 from kmufs_stream.formats.incoming import Block, Incoming
+from kmufs_stream.formats.rows import CheckedText, first_rows
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
 EXACT: dict[str, Any] = (
@@ -30,6 +31,11 @@ EXACT: dict[str, Any] = (
 )
 LOOK_FIELDS = 100_000  # looked at, to tell columns of text
 LOOK_ROWS = 100  # at least
+MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+"""What stands for a missing number, as pandas has it; of text, only an empty field is missing."""
 WHOLE = 2**53  # up to here float64 holds every integer
 ZERO_BEFORE = r"[+-]?0\d.*"  # a code, such as 00123: no number
 HELD: dict[Any, set[str]] = {
@@ -43,28 +49,42 @@ HELD: dict[Any, set[str]] = {
 
 @dataclass(frozen=True)
 class _Text:
-    """A text table; its columns are called by their numbers, as names may repeat."""
+    """A text table; its columns are called by their numbers, as names may repeat.
+
+    ``header`` is as wide as the rows: R leaves out the name of the samples' column, here "".
+    """
 
     path: str
     separator: str
     header: list[str]
 
-    def frames(self, rows: int, dtypes: Mapping[int, Any], **options: Any) -> Iterator[Any]:
-        """Blocks of so many rows; columns without a dtype get that of their block."""
-        frames = pd.read_csv(
-            self.path,
-            sep=self.separator,
-            header=0,
-            names=list(range(len(self.header))),
-            index_col=False,
-            dtype=dict(dtypes),
-            chunksize=rows,
-            low_memory=False,  # else parts of a block may get dtypes of their own
-            **EXACT,
-            **options,
-        )
-        with frames:
-            yield from frames
+    def frames(
+        self, rows: int, dtypes: Mapping[int, Any], missing: Mapping[int, Any], **options: Any
+    ) -> Iterator[Any]:
+        """Blocks of so many rows; columns without a dtype get that of their block.
+
+        ``missing`` tells what stands for a missing value, where that is not MISSING.
+        """
+        columns = range(len(self.header))
+        na_values: Any = {i: missing.get(i, MISSING) for i in columns} if missing else MISSING
+        with CheckedText(self.path, self.separator, len(self.header)) as text:
+            options = {"na_values": na_values, **EXACT, **options}
+            yield from pd.read_csv(
+                cast(Any, text),
+                sep=self.separator,
+                header=0,
+                names=list(columns),
+                index_col=False,
+                dtype=dict(dtypes),
+                chunksize=rows,
+                low_memory=False,  # else parts of a block may get dtypes of their own
+                keep_default_na=False,
+                **options,
+            )
+
+    def typed(self, rows: int, dtypes: Mapping[int, Any]) -> Iterator[Any]:
+        """The same; of text, only an empty field is missing."""
+        return self.frames(rows, dtypes, {i: [""] for i, d in dtypes.items() if d is str})
 
     @property
     def look_rows(self) -> int:
@@ -76,13 +96,14 @@ def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incom
     """A text table: the header names the features, values are float64, empty fields NaN.
 
     ``index_column`` names the samples; so does a first column without a name, as pandas and R
-    write it. Columns whose first values are text, and those ``asked`` for, are coordinates of the
-    samples; where some are asked for, the file is read twice. Compressed files are read as they
-    are.
+    write it (R with a header that is one field shorter than all rows). Columns whose first values
+    are text, and those ``asked`` for, are coordinates of the samples; where some are asked for, the
+    file is read twice. Compressed files are read as they are.
     """
     separator = "\t" if ".tsv" in path.lower() else ","
-    head = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
-    header = [str(name) for name in head.iloc[0]]
+    header, *below = first_rows(path, separator, 2)
+    if below and len(below[0]) == len(header) + 1 and below[0][-1]:
+        header = ["", *header]
     if index_column is None and header[0] == "":
         index_column = ""
     check_columns(path, header, index_column, asked)
@@ -93,7 +114,7 @@ def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incom
     if index is not None:
         dtypes[index] = str
     others = [i for i in range(len(header)) if i not in dtypes]
-    first = next(table.frames(table.look_rows, dtypes))
+    first = next(table.typed(table.look_rows, dtypes))
     if first.empty:
         raise RequestError(
             "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
@@ -129,7 +150,7 @@ def _blocks(
     dtypes: Mapping[int, Any],
     rows: int,
 ) -> Iterator[Block]:
-    for frame in table.frames(rows, dtypes):
+    for frame in table.typed(rows, dtypes):
         values = frame[features]
         for i in values.columns[[dtype.kind not in "biuf" for dtype in values.dtypes]]:
             if _is_text(frame[i], table.path, table.header[i]):  # else nothing, or truth with gaps
@@ -160,7 +181,7 @@ def _is_text(values: pd.Series[Any], path: str, column: str) -> bool:
 def _dtypes(table: _Text, columns: list[int]) -> dict[int, Any]:
     """What columns hold, from first to last: bool, int64, float64 or, where none does, str."""
     found: dict[int, set[Any]] = {i: set() for i in columns}
-    for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), usecols=columns):
+    for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), {}, usecols=columns):
         for i, kinds in found.items():
             kinds.update(_kinds(frame[i]))
     return {i: next(d for d, held in HELD.items() if kinds <= held) for i, kinds in found.items()}
