@@ -279,15 +279,74 @@ def test_a_value_that_the_dtype_does_not_hold(
     assert not (tmp_path / "out.zarr").exists()
 
 
-def test_integers_with_nulls_take_a_dtype_that_has_them(tmp_path: Path) -> None:
+def test_integers_with_nulls_are_floats(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     numbers = pd.array([1, None, 3] * 50, dtype="Int64")
     path = written(tmp_path, "parquet", pd.DataFrame({"a": numbers, "b": range(N)}))
-    with pytest.raises(RequestError, match="missing value") as raised:
-        convert(path, tmp_path / "out.zarr")
-    assert "float64" in raised.value.remedy
-    _, found = turned(path, dtype="float64")
+    _, found = turned(path)
+    assert found["data"].dtype == np.float64
     np.testing.assert_array_equal(found["data"][:3, 0], [1, np.nan, 3])
+    with pytest.raises(RequestError, match="missing value"):
+        convert(path, tmp_path / "other.zarr", dtype="int64")
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (b"", r"b\.parquet"),
+        (b"PAR1 cut", r"b\.parquet"),
+        (pd.DataFrame({"g0": [1.0], "z": [2.0]}), r"b\.parquet .*'g1'"),
+        (pd.DataFrame([["x"] * 6], columns=LABELS), r"'g0' holds .*string.*b\.parquet"),
+    ],
+)
+def test_a_file_of_a_folder_that_is_not_like_the_others(
+    tmp_path: Path, other: Any, said: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "x"
+    path.mkdir()
+    pd.DataFrame(X, columns=LABELS).to_parquet(path / "a.parquet")
+    for noted in ("_SUCCESS", "_metadata", ".a.parquet.crc"):
+        (path / noted).touch()
+    turned(path)
+    if isinstance(other, bytes):
+        (path / "b.parquet").write_bytes(other)
+    else:
+        other.to_parquet(path / "b.parquet")
+    with pytest.raises(RequestError, match=said):
+        convert(path, tmp_path / "other.zarr")
+    assert not (tmp_path / "other.zarr").exists()
+
+
+def test_folders_that_stand_for_a_column(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    table = frame(year=2000 + np.arange(N) % 2, place=np.array(["a b", "c/d"])[np.arange(N) % 2])
+    table.to_parquet(tmp_path / "x", partition_cols=["year", "place"])
+    done, found = turned(tmp_path / "x")
+    assert done.features == tuple(LABELS)
+    assert found["year"].values.tolist() == [2000] * 75 + [2001] * 75
+    assert found["place"].values.tolist() == ["a b"] * 75 + ["c/d"] * 75
+    np.testing.assert_array_equal(found["data"], np.concatenate([X[::2], X[1::2]]))
+
+
+def test_what_parquet_holds_that_a_store_cannot(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "x.parquet"
+    until = pa.array(["2020-01-01", "9999-12-31"]).cast(pa.date32())
+    pq.write_table(pa.table({"a": [1.0, 2.0], "until": until}), path)
+    with pytest.raises(RequestError, match="'until' holds 9999-12-31") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "text" in raised.value.remedy
+    pq.write_table(pa.table({"a": pa.array([], pa.float64())}), path)
+    with pytest.raises(RequestError, match="no rows"):
+        convert(path, tmp_path / "other.zarr")
+    codes = pa.array([7, None]).dictionary_encode()
+    views = pa.array(["x", None], pa.string_view())
+    pq.write_table(pa.table({"a": [1.0, 2.0], "code": codes, "view": views}), path)
+    done, found = turned(path)
+    assert (done.features, found["view"].values[0]) == (("a",), "x")
+    np.testing.assert_array_equal(found["code"], [7, np.nan])
 
 
 def test_unknown_dtypes(tmp_path: Path) -> None:
