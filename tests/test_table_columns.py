@@ -234,6 +234,12 @@ def test_what_cannot_be_met(tmp_path: Path, kind: str, options: Any, word: str) 
     assert not (tmp_path / "out.zarr").exists()
 
 
+def test_tables_of_text_have_nothing_inside(tmp_path: Path) -> None:
+    path = written(tmp_path, "csv", frame())
+    with pytest.raises(RequestError, match="'x'"):
+        convert(f"{path}::x", tmp_path / "out.zarr")
+
+
 def test_arrays_have_no_columns(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(RequestError, match="no columns"):
@@ -347,6 +353,29 @@ def test_what_parquet_holds_that_a_store_cannot(tmp_path: Path) -> None:
     done, found = turned(path)
     assert (done.features, found["view"].values[0]) == (("a",), "x")
     np.testing.assert_array_equal(found["code"], [7, np.nan])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_integers_that_float64_would_round(tmp_path: Path, kind: str) -> None:
+    large = 2**53 + 1 + 2 * np.arange(N)
+    path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": np.arange(N)}))
+    _, found = turned(path, dtype="int64")
+    np.testing.assert_array_equal(found["data"][:, 0], large)
+    _, found = turned(path, dtype="float64", overwrite=True)
+    np.testing.assert_array_equal(found["data"][:, 0], large.astype(float))
+    path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": X[:, 0]}))
+    with pytest.raises(RequestError, match=r"'a' .*9007199254740993") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "--coordinate a" in raised.value.remedy
+    _, found = turned(path, coordinates=["a"], overwrite=True)
+    np.testing.assert_array_equal(found["a"], large)
+
+
+def test_integers_beyond_64_bits(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(f"a,b\n{2**64 - 1},1\n{10**22},2\n")
+    with pytest.raises(RequestError, match=f"'a' .*{10**22}") as raised:
+        convert(tmp_path / "x.csv", tmp_path / "out.zarr")
+    assert "--coordinate a" in raised.value.remedy
 
 
 def test_unknown_dtypes(tmp_path: Path) -> None:

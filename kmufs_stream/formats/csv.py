@@ -20,10 +20,12 @@ from kmufs_stream.formats.coordinates import (
     Coordinate,
     check_columns,
     check_features,
+    keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.incoming import Block, Incoming
+from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.rows import CheckedText, first_rows
+from kmufs_stream.sources.casting import WHOLE, cast_exactly
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
 EXACT: dict[str, Any] = (
@@ -36,7 +38,6 @@ MISSING = (
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """What stands for a missing number, as pandas has it; of text, only an empty field is missing."""
-WHOLE = 2**53  # up to here float64 holds every integer
 ZERO_BEFORE = r"[+-]?0\d.*"  # a code, such as 00123: no number
 HELD: dict[Any, set[str]] = {
     bool: {"bool"},
@@ -92,8 +93,13 @@ class _Text:
         return max(LOOK_FIELDS // len(self.header), LOOK_ROWS)
 
 
-def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incoming:
+def open_csv(
+    path: str, index_column: str | None, asked: Sequence[str], wanted: np.dtype[Any] | None
+) -> Incoming:
     """A text table: the header names the features, values are float64, empty fields NaN.
+
+    Integers that float64 would round are refused, unless ``wanted`` is of integers, which are read
+    as such, or of floating point.
 
     ``index_column`` names the samples; so does a first column without a name, as pandas and R
     write it (R with a header that is one field shorter than all rows). Columns whose first values
@@ -132,8 +138,8 @@ def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incom
     return Incoming(
         path,
         (len(features),),
-        np.dtype(np.float64),
-        partial(_blocks, table, features, columns, dtypes),
+        wanted if wanted is not None and wanted.kind in "iu" else np.dtype(np.float64),
+        partial(_blocks, table, features, columns, dtypes, wanted),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
     )
@@ -148,6 +154,7 @@ def _blocks(
     features: list[int],
     columns: Mapping[str, int],
     dtypes: Mapping[int, Any],
+    wanted: np.dtype[Any] | None,
     rows: int,
 ) -> Iterator[Block]:
     for frame in table.typed(rows, dtypes):
@@ -156,9 +163,26 @@ def _blocks(
             if _is_text(frame[i], table.path, table.header[i]):  # else nothing, or truth with gaps
                 raise not_numeric(table.path, table.header[i], frame[i].dropna().iloc[0])
         yield (
-            values.to_numpy(np.float64),
+            _numbers(values, table, wanted),
             {name: _described(frame[i], dtypes[i]) for name, i in columns.items()},
         )
+
+
+def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -> NDArray[Any]:
+    """Features in float64, or in the integers that are wanted."""
+    numbers = values.to_numpy(np.float64)
+    if wanted is not None and wanted.kind not in "iu":
+        return numbers
+    dtype = wanted or np.dtype(np.float64)
+    if not (np.abs(numbers) >= WHOLE).any():
+        return cast_exactly(numbers, dtype, table.path, OTHER_DTYPE)
+    columns = []
+    for j, i in enumerate(values.columns):
+        column = values[i].to_numpy() if values[i].dtype.kind in "iu" else numbers[:, j]
+        name = table.header[i]
+        source = f"Column {name!r} of {table.path}"
+        columns.append(cast_exactly(column, dtype, source, keep_whole(name)))
+    return np.column_stack(columns)
 
 
 def _described(values: pd.Series[Any], dtype: Any) -> NDArray[Any]:
@@ -172,7 +196,16 @@ def _is_text(values: pd.Series[Any], path: str, column: str) -> bool:
     known = values.dropna()
     if all(isinstance(value, bool) for value in known):
         return False
-    text = pd.to_numeric(known, errors="coerce").isna()
+    numbers = pd.to_numeric(known, errors="coerce")
+    text = numbers.isna()
+    if not text.any():
+        large = known.iloc[int(np.abs(numbers.to_numpy(np.float64)).argmax())]
+        raise RequestError(
+            "bad_dtype",
+            f"Column {column!r} of {path} holds {large}: its integers do not fit into 64 bits.",
+            f"If it describes the samples, say --coordinate {shlex.quote(column)}; else write it "
+            "as floating point (1e20).",
+        )
     if not text.all():
         raise not_numeric(path, column, known[text].iloc[0])
     return True

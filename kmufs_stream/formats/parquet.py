@@ -21,9 +21,11 @@ from kmufs_stream.formats.coordinates import (
     Coordinate,
     check_columns,
     check_features,
+    keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.incoming import Block, Incoming, unreadable
+from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming, unreadable
+from kmufs_stream.sources.casting import cast, cast_exactly
 
 PAGE_BYTES = 2**16  # read from each column at a time
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -35,8 +37,13 @@ NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
-def open_parquet(path: str, index_column: str | None, asked: Sequence[str]) -> Incoming:
+def open_parquet(
+    path: str, index_column: str | None, asked: Sequence[str], wanted: np.dtype[Any] | None
+) -> Incoming:
     """The columns of numbers as features, in their common dtype; nulls become NaN.
+
+    Integers that float64 would round are refused, unless ``wanted`` is of integers, which they are
+    then read as, or of floating point.
 
     Columns of text, times and categories, and those ``asked`` for, are coordinates of the samples;
     so are folders named ``column=value``. ``index_column``, or else the index that pandas kept,
@@ -76,11 +83,14 @@ def open_parquet(path: str, index_column: str | None, asked: Sequence[str]) -> I
     if index_column is not None:
         coordinates = {SAMPLE: Coordinate(index_column, TEXT)} | coordinates
     dtype = np.result_type(*dtypes.values())
+    if wanted is not None and wanted.kind in "iu":
+        dtype = wanted
+    rounded = wanted is not None and wanted.kind == "f"
     return Incoming(
         path,
         (len(features),),
         dtype,
-        partial(_blocks, parts, types, features, coordinates),
+        partial(_blocks, parts, types, features, coordinates, None if rounded else dtype),
         np.array(features, dtype=object),
         coordinates,
     )
@@ -275,29 +285,49 @@ def _blocks(
     types: Mapping[str, Any],
     features: list[str],
     coordinates: Mapping[str, Coordinate],
+    dtype: np.dtype[Any] | None,
     rows: int,
 ) -> Iterator[Block]:
-    described = {stored: c.column for stored, c in coordinates.items()}
-    for arrays in _batches(parts, {*features, *described.values()}, rows):
-        values = np.column_stack([_numbers(arrays[name], types[name], name) for name in features])
+    described = {c.column for c in coordinates.values()}
+    for arrays in _batches(parts, {*features, *described}, rows):
+        values = np.column_stack([_numbers(arrays[name], dtype, name) for name in features])
         yield (
             values,
-            {s: _described(s, arrays[name], types[name], name) for s, name in described.items()},
+            {
+                s: _described(arrays[c.column], types[c.column], s, c)
+                for s, c in coordinates.items()
+            },
         )
 
 
-def _numbers(array: Any, kind: Any, name: str) -> NDArray[Any]:
-    """Numbers of a column, which in this file may be narrower than ``kind``; NaN for nulls."""
-    array = array.cast("float64", safe=False) if array.null_count else array.cast(kind)
+def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
+    """Numbers of a column in ``dtype``, or rounded where that is None; NaN for nulls."""
+    from pyarrow import types
+
+    if dtype is not None and types.is_integer(array.type):
+        known = array.drop_null().to_numpy(zero_copy_only=False)
+        known = cast_exactly(known, dtype, f"Column {name!r}", keep_whole(name))
+        if not array.null_count:
+            return known
+    if array.null_count or dtype is None:
+        array = array.cast("float64", safe=False)
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return values.astype(np.float64) if values.dtype.kind == "O" else values  # decimals
+    values = values.astype(np.float64) if values.dtype.kind == "O" else values  # decimals
+    return values if dtype is None else cast(values, dtype, f"Column {name!r}", OTHER_DTYPE)
 
 
-def _described(stored: str, array: Any, kind: Any, name: str) -> NDArray[Any]:
+def _described(array: Any, kind: Any, stored: str, coordinate: Coordinate) -> NDArray[Any]:
     """A coordinate of some samples as it is stored."""
+    import pyarrow as pa
+
+    name = coordinate.column
     if stored == SAMPLE:
         called = ("" if x is None else str(x) for x in array.to_pylist())
         return np.fromiter(called, dtype=object, count=len(array))
+    if not (_is_text(kind) or _is_aside(kind)):
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        return _numbers(array, coordinate.dtype, name)
     array = array.cast(kind)
     if _is_text(kind):
         return np.asarray(
@@ -316,4 +346,3 @@ def _described(stored: str, array: Any, kind: Any, name: str) -> NDArray[Any]:
                 "Leave the column out, convert it to text, or leave such dates empty.",
             )
         return stamps
-    return _numbers(array, kind, name)
