@@ -378,6 +378,18 @@ def test_integers_beyond_64_bits(tmp_path: Path) -> None:
     assert "--coordinate a" in raised.value.remedy
 
 
+@pytest.mark.parametrize("first", [0, 30])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_long_texts_keep_to_the_budget(tmp_path: Path, kind: str, first: int) -> None:
+    notes = ["short"] * first + ["x" * 2_000_000] * 20
+    path = written(tmp_path, kind, pd.DataFrame({"a": np.arange(len(notes)), "note": notes}))
+    with pytest.raises(RequestError, match=r"takes .* of memory") as raised:
+        convert(path, tmp_path / "out.zarr", memory=incoming.BASELINE + 10 * incoming.MB)
+    assert raised.value.code == "does_not_fit"
+    _, found = turned(path, memory="2GB")
+    assert found["note"].values[-1] == notes[-1]
+
+
 def test_unknown_dtypes(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="flaot32") as raised:
         convert(written(tmp_path, "csv", frame()), tmp_path / "out.zarr", dtype="flaot32")

@@ -177,9 +177,9 @@ def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -
     if not (np.abs(numbers) >= WHOLE).any():
         return cast_exactly(numbers, dtype, table.path, OTHER_DTYPE)
     columns = []
-    for j, i in enumerate(values.columns):
+    for j, i in enumerate(values.columns.to_numpy()):
         column = values[i].to_numpy() if values[i].dtype.kind in "iu" else numbers[:, j]
-        name = table.header[i]
+        name = table.header[int(i)]
         source = f"Column {name!r} of {table.path}"
         columns.append(cast_exactly(column, dtype, source, keep_whole(name)))
     return np.column_stack(columns)

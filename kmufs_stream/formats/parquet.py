@@ -333,16 +333,15 @@ def _described(array: Any, kind: Any, stored: str, coordinate: Coordinate) -> ND
         return np.asarray(
             array.cast("large_string").fill_null("").to_numpy(zero_copy_only=False), dtype=object
         )
-    if _is_aside(kind):
-        points = array.cast(_timestamp(kind)).cast("int64")
-        stamps = np.asarray(points.fill_null(NO_TIME).to_numpy())
-        last = LAST_SECOND * A_SECOND[_timestamp(kind).unit]
-        outside = ((stamps > last) | (stamps < -last)) & (stamps != NO_TIME)
-        if outside.any():
-            when = np.datetime64(int(stamps[outside][0]), _timestamp(kind).unit)
-            raise RequestError(
-                "does_not_fit_dtype",
-                f"Column {name!r} holds {when}: a date outside of 1678 to 2262.",
-                "Leave the column out, convert it to text, or leave such dates empty.",
-            )
-        return stamps
+    points = array.cast(_timestamp(kind)).cast("int64")
+    stamps = np.asarray(points.fill_null(NO_TIME).to_numpy())
+    last = LAST_SECOND * A_SECOND[_timestamp(kind).unit]
+    outside = ((stamps > last) | (stamps < -last)) & (stamps != NO_TIME)
+    if outside.any():
+        when = np.datetime64(int(stamps[outside][0]), _timestamp(kind).unit)
+        raise RequestError(
+            "does_not_fit_dtype",
+            f"Column {name!r} holds {when}: a date outside of 1678 to 2262.",
+            "Leave the column out, convert it to text, or leave such dates empty.",
+        )
+    return stamps

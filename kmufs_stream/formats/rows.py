@@ -26,6 +26,7 @@ def open_text(path: str) -> TextIO:
 def first_rows(path: str, separator: str, rows: int) -> list[list[str]]:
     """The fields of the first rows that are not blank; RequestError where there are none."""
     found: list[list[str]] = []
+    limit = csv.field_size_limit(OPEN_QUOTE)  # of the whole process
     with open_text(path) as file:
         try:
             for row in csv.reader(file, delimiter=separator):
@@ -35,6 +36,8 @@ def first_rows(path: str, separator: str, rows: int) -> list[list[str]]:
                     break
         except UnicodeDecodeError as error:
             raise not_utf8(path) from error
+        finally:
+            csv.field_size_limit(limit)
     if not found:
         raise RequestError("no_samples", f"{path} is empty.", "Give a table with samples.")
     return found
