@@ -347,6 +347,9 @@ def test_what_parquet_holds_that_a_store_cannot(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([], pa.float64())}), path)
     with pytest.raises(RequestError, match="no rows"):
         convert(path, tmp_path / "other.zarr")
+    pq.write_table(pa.table([[1.0], [2.0]], names=["a", "a"]), path)
+    with pytest.raises(RequestError, match="several columns 'a'"):
+        convert(path, tmp_path / "other.zarr")
     codes = pa.array([7, None]).dictionary_encode()
     views = pa.array(["x", None], pa.string_view())
     pq.write_table(pa.table({"a": [1.0, 2.0], "code": codes, "view": views}), path)

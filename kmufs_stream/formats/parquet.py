@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -59,6 +60,14 @@ def open_parquet(
     schemas = {file: _schema(known) for file, known in metadata.items()}
     if not any(known.num_rows for known in metadata.values()):
         raise RequestError("no_samples", f"{path} holds no rows.", "Give a table with samples.")
+    for file, schema in schemas.items():
+        twice = [name for name, n in Counter(schema.names).items() if n > 1]
+        if twice:
+            raise RequestError(
+                "columns_differ",
+                f"{file} has several columns {twice[0]!r}.",
+                "Give each column a name of its own.",
+            )
     noted = json.loads((schemas[files[0]].metadata or {}).get(b"pandas", b"{}"))
     parts = _partitions(path, files)
     types, categories = _types(schemas, parts)
