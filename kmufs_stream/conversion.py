@@ -120,6 +120,12 @@ def convert(
             "Known are 10x folders, folders of .parquet, and " + ", ".join(SUFFIXES) + "; Zarr "
             "stores and .h5ad need no conversion.",
         )
+    if inside and kind in (*INDEXED, "mtx"):
+        raise RequestError(
+            "bad_option",
+            f"{path} holds one table: there is no {inside!r} inside.",
+            f"Leave out {INSIDE}{inside}.",
+        )
     if (index_column is not None or coordinates) and kind not in INDEXED:
         raise RequestError(
             "bad_option",
@@ -143,7 +149,7 @@ def convert(
         elif kind == "mtx":
             sizes = _tenx(folder, path, wanted, budget, progress)
         else:
-            table = _open(kind, path, inside, index_column, coordinates, budget)
+            table = _open(kind, path, inside, index_column, coordinates, wanted, budget)
             sizes = write_blocks(folder, table, wanted or table.dtype, budget, progress)
             columns = {name: c.column for name, c in table.coordinates.items()}
             features = () if table.labels is None else tuple(table.labels)
@@ -167,11 +173,12 @@ def _open(
     inside: str,
     index_column: str | None,
     coordinates: Sequence[str],
+    wanted: np.dtype[Any] | None,
     budget: int,
 ) -> Incoming:
     try:
         if kind in INDEXED:
-            return INDEXED[kind](path, index_column, coordinates)
+            return INDEXED[kind](path, index_column, coordinates, wanted)
         if kind in ARRAYS:
             return ARRAYS[kind](path, inside, budget)
         return open_hdf5(path, inside)

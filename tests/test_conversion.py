@@ -246,7 +246,15 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes) ->
     ("content", "word"),
     [
         ("a,b\n1,2\nx,3\n", "'a'"),
-        ("a,b\n1,2\n1,2,3\n", "read"),
+        ("a,b\n1,2\n1,2,3\n", "Line 3 .* 3 fields"),
+        ("a,b\n1,2\n\n3", "Line 4 .* 1 field "),  # cut
+        ("id,a\n'x\n1',2\n'y,y',3,4\n".replace("'", '"'), "Line 4 .* 3 fields"),
+        ("a,b\r1,2\r3\r", "Line 3"),
+        ("a,b\n1,2,\n3,4,\n", "Line 2"),
+        ("a;b\n1,5;1,25\n2,5;3,5\n", "Line 2"),
+        ("a,b\n1,2\n\x00,3\n", "NUL"),
+        ('a,b\n1,2\n"3,4\n', "quote"),
+        ("\ufeff\n", "no table|empty"),
         ("id\n1\n", "no table"),
         ("a,b\n", "no rows"),
         ("a,b\nx,y\n", "no table"),
@@ -261,6 +269,35 @@ def test_text_that_is_no_table(tmp_path: Path, content: str, word: str) -> None:
             index_column="id" if "id" in content else None,
         )
     assert not (tmp_path / "out.zarr").exists()
+
+
+@pytest.mark.parametrize("row", [2, 1001])
+def test_rows_are_counted_block_by_block(tmp_path: Path, row: int) -> None:
+    quotes = '""' * 600
+    lines = ["id,a,b", *[f'"{i}, {quotes}\n{"x," * 250}",{i},2' for i in range(1002)]]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    found = turned(tmp_path / "x.csv")
+    assert found.sizes == {"sample": 1002, "feature": 2}
+    assert found["id"].values[1001] == "1001, " + '"' * 600 + "\n" + "x," * 250
+    lines[row] += ",7"
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    with pytest.raises(RequestError, match=f"Line {2 * row} .* 4 fields"):
+        turned(tmp_path / "x.csv", overwrite=True)
+
+
+def test_text_as_r_writes_it(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('"a","b"\n"r1",1,NA\n"r2",3,4\n')
+    found = turned(tmp_path / "x.csv")
+    assert found["sample"].values.tolist() == ["r1", "r2"]
+    np.testing.assert_array_equal(found["data"], [[1, np.nan], [3, 4]])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_text_in_another_encoding(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "x.csv").write_text("é,b\n1,2\n", encoding=encoding)
+    with pytest.raises(RequestError, match="UTF-8") as raised:
+        turned(tmp_path / "x.csv")
+    assert "UTF-8" in raised.value.remedy
 
 
 @pytest.mark.parametrize(

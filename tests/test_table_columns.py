@@ -186,6 +186,17 @@ def test_a_column_called_sample_names_them(tmp_path: Path) -> None:
     assert found.indexes["sample"].tolist() == names
 
 
+def test_words_for_missing_numbers_are_text_among_text(tmp_path: Path) -> None:
+    words = ["NA", "null", "None", "nan", ""]
+    rows = "".join(f"{w},{w},n,{i}\n" for i, w in enumerate(words))
+    (tmp_path / "x.csv").write_text("id,batch,note,a\n" + rows + "s,b1,n,NA\n")
+    _, found = turned(tmp_path / "x.csv", index_column="id")
+    assert found["sample"].values.tolist()[:4] == words[:4]
+    assert found["batch"].values.tolist()[:4] == words[:4]
+    assert found["batch"].isnull().values.tolist() == [False] * 4 + [True, False]
+    assert np.isnan(found["data"].values[5, 0])
+
+
 @pytest.mark.parametrize("row", [3, 120])
 def test_numbers_with_something_else_among_them(tmp_path: Path, row: int) -> None:
     table = frame()
@@ -221,6 +232,12 @@ def test_what_cannot_be_met(tmp_path: Path, kind: str, options: Any, word: str) 
         convert(path, tmp_path / "out.zarr", **options)
     assert word in raised.value.remedy
     assert not (tmp_path / "out.zarr").exists()
+
+
+def test_tables_of_text_have_nothing_inside(tmp_path: Path) -> None:
+    path = written(tmp_path, "csv", frame())
+    with pytest.raises(RequestError, match="'x'"):
+        convert(f"{path}::x", tmp_path / "out.zarr")
 
 
 def test_arrays_have_no_columns(tmp_path: Path) -> None:
@@ -268,15 +285,112 @@ def test_a_value_that_the_dtype_does_not_hold(
     assert not (tmp_path / "out.zarr").exists()
 
 
-def test_integers_with_nulls_take_a_dtype_that_has_them(tmp_path: Path) -> None:
+def test_integers_with_nulls_are_floats(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     numbers = pd.array([1, None, 3] * 50, dtype="Int64")
     path = written(tmp_path, "parquet", pd.DataFrame({"a": numbers, "b": range(N)}))
-    with pytest.raises(RequestError, match="missing value") as raised:
-        convert(path, tmp_path / "out.zarr")
-    assert "float64" in raised.value.remedy
-    _, found = turned(path, dtype="float64")
+    _, found = turned(path)
+    assert found["data"].dtype == np.float64
     np.testing.assert_array_equal(found["data"][:3, 0], [1, np.nan, 3])
+    with pytest.raises(RequestError, match="missing value"):
+        convert(path, tmp_path / "other.zarr", dtype="int64")
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (b"", r"b\.parquet"),
+        (b"PAR1 cut", r"b\.parquet"),
+        (pd.DataFrame({"g0": [1.0], "z": [2.0]}), r"b\.parquet .*'g1'"),
+        (pd.DataFrame([["x"] * 6], columns=LABELS), r"'g0' holds .*string.*b\.parquet"),
+    ],
+)
+def test_a_file_of_a_folder_that_is_not_like_the_others(
+    tmp_path: Path, other: Any, said: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "x"
+    path.mkdir()
+    pd.DataFrame(X, columns=LABELS).to_parquet(path / "a.parquet")
+    for noted in ("_SUCCESS", "_metadata", ".a.parquet.crc"):
+        (path / noted).touch()
+    turned(path)
+    if isinstance(other, bytes):
+        (path / "b.parquet").write_bytes(other)
+    else:
+        other.to_parquet(path / "b.parquet")
+    with pytest.raises(RequestError, match=said):
+        convert(path, tmp_path / "other.zarr")
+    assert not (tmp_path / "other.zarr").exists()
+
+
+def test_folders_that_stand_for_a_column(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    table = frame(year=2000 + np.arange(N) % 2, place=np.array(["a b", "c/d"])[np.arange(N) % 2])
+    table.to_parquet(tmp_path / "x", partition_cols=["year", "place"])
+    done, found = turned(tmp_path / "x")
+    assert done.features == tuple(LABELS)
+    assert found["year"].values.tolist() == [2000] * 75 + [2001] * 75
+    assert found["place"].values.tolist() == ["a b"] * 75 + ["c/d"] * 75
+    np.testing.assert_array_equal(found["data"], np.concatenate([X[::2], X[1::2]]))
+
+
+def test_what_parquet_holds_that_a_store_cannot(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "x.parquet"
+    until = pa.array(["2020-01-01", "9999-12-31"]).cast(pa.date32())
+    pq.write_table(pa.table({"a": [1.0, 2.0], "until": until}), path)
+    with pytest.raises(RequestError, match="'until' holds 9999-12-31") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "text" in raised.value.remedy
+    pq.write_table(pa.table({"a": pa.array([], pa.float64())}), path)
+    with pytest.raises(RequestError, match="no rows"):
+        convert(path, tmp_path / "other.zarr")
+    pq.write_table(pa.table([[1.0], [2.0]], names=["a", "a"]), path)
+    with pytest.raises(RequestError, match="several columns 'a'"):
+        convert(path, tmp_path / "other.zarr")
+    codes = pa.array([7, None]).dictionary_encode()
+    views = pa.array(["x", None], pa.string_view())
+    pq.write_table(pa.table({"a": [1.0, 2.0], "code": codes, "view": views}), path)
+    done, found = turned(path)
+    assert (done.features, found["view"].values[0]) == (("a",), "x")
+    np.testing.assert_array_equal(found["code"], [7, np.nan])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_integers_that_float64_would_round(tmp_path: Path, kind: str) -> None:
+    large = 2**53 + 1 + 2 * np.arange(N)
+    path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": np.arange(N)}))
+    _, found = turned(path, dtype="int64")
+    np.testing.assert_array_equal(found["data"][:, 0], large)
+    _, found = turned(path, dtype="float64", overwrite=True)
+    np.testing.assert_array_equal(found["data"][:, 0], large.astype(float))
+    path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": X[:, 0]}))
+    with pytest.raises(RequestError, match=r"'a' .*9007199254740993") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "--coordinate a" in raised.value.remedy
+    _, found = turned(path, coordinates=["a"], overwrite=True)
+    np.testing.assert_array_equal(found["a"], large)
+
+
+def test_integers_beyond_64_bits(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(f"a,b\n{2**64 - 1},1\n{10**22},2\n")
+    with pytest.raises(RequestError, match=f"'a' .*{10**22}") as raised:
+        convert(tmp_path / "x.csv", tmp_path / "out.zarr")
+    assert "--coordinate a" in raised.value.remedy
+
+
+@pytest.mark.parametrize("first", [0, 30])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_long_texts_keep_to_the_budget(tmp_path: Path, kind: str, first: int) -> None:
+    notes = ["short"] * first + ["x" * 2_000_000] * 20
+    path = written(tmp_path, kind, pd.DataFrame({"a": np.arange(len(notes)), "note": notes}))
+    with pytest.raises(RequestError, match=r"takes .* of memory") as raised:
+        convert(path, tmp_path / "out.zarr", memory=incoming.BASELINE + 10 * incoming.MB)
+    assert raised.value.code == "does_not_fit"
+    _, found = turned(path, memory="2GB")
+    assert found["note"].values[-1] == notes[-1]
 
 
 def test_unknown_dtypes(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,14 @@ def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
         taken.add(name)
         names.append(name)
     return names
+
+
+def keep_whole(column: str) -> str:
+    """What to do about integers that float64 would round."""
+    return (
+        f"If it describes the samples, say --coordinate {shlex.quote(column)}; --dtype int64 keeps "
+        "a table of whole numbers, --dtype float64 rounds."
+    )
 
 
 def check_columns(

@@ -1,4 +1,4 @@
-"""Comma- and tab-separated text, read by pandas."""
+"""Comma- and tab-separated text, read by pandas, its rows counted by ``rows``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,12 @@ from kmufs_stream.formats.coordinates import (
     Coordinate,
     check_columns,
     check_features,
+    keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.incoming import Block, Incoming
+from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
+from kmufs_stream.formats.rows import CheckedText, first_rows
+from kmufs_stream.sources.casting import WHOLE, cast_exactly
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
 EXACT: dict[str, Any] = (
@@ -30,7 +33,11 @@ EXACT: dict[str, Any] = (
 )
 LOOK_FIELDS = 100_000  # looked at, to tell columns of text
 LOOK_ROWS = 100  # at least
-WHOLE = 2**53  # up to here float64 holds every integer
+MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+"""What stands for a missing number, as pandas has it; of text, only an empty field is missing."""
 ZERO_BEFORE = r"[+-]?0\d.*"  # a code, such as 00123: no number
 HELD: dict[Any, set[str]] = {
     bool: {"bool"},
@@ -43,28 +50,42 @@ HELD: dict[Any, set[str]] = {
 
 @dataclass(frozen=True)
 class _Text:
-    """A text table; its columns are called by their numbers, as names may repeat."""
+    """A text table; its columns are called by their numbers, as names may repeat.
+
+    ``header`` is as wide as the rows: R leaves out the name of the samples' column, here "".
+    """
 
     path: str
     separator: str
     header: list[str]
 
-    def frames(self, rows: int, dtypes: Mapping[int, Any], **options: Any) -> Iterator[Any]:
-        """Blocks of so many rows; columns without a dtype get that of their block."""
-        frames = pd.read_csv(
-            self.path,
-            sep=self.separator,
-            header=0,
-            names=list(range(len(self.header))),
-            index_col=False,
-            dtype=dict(dtypes),
-            chunksize=rows,
-            low_memory=False,  # else parts of a block may get dtypes of their own
-            **EXACT,
-            **options,
-        )
-        with frames:
-            yield from frames
+    def frames(
+        self, rows: int, dtypes: Mapping[int, Any], missing: Mapping[int, Any], **options: Any
+    ) -> Iterator[Any]:
+        """Blocks of so many rows; columns without a dtype get that of their block.
+
+        ``missing`` tells what stands for a missing value, where that is not MISSING.
+        """
+        columns = range(len(self.header))
+        na_values: Any = {i: missing.get(i, MISSING) for i in columns} if missing else MISSING
+        with CheckedText(self.path, self.separator, len(self.header)) as text:
+            options = {"na_values": na_values, **EXACT, **options}
+            yield from pd.read_csv(
+                cast(Any, text),
+                sep=self.separator,
+                header=0,
+                names=list(columns),
+                index_col=False,
+                dtype=dict(dtypes),
+                chunksize=rows,
+                low_memory=False,  # else parts of a block may get dtypes of their own
+                keep_default_na=False,
+                **options,
+            )
+
+    def typed(self, rows: int, dtypes: Mapping[int, Any]) -> Iterator[Any]:
+        """The same; of text, only an empty field is missing."""
+        return self.frames(rows, dtypes, {i: [""] for i, d in dtypes.items() if d is str})
 
     @property
     def look_rows(self) -> int:
@@ -72,17 +93,23 @@ class _Text:
         return max(LOOK_FIELDS // len(self.header), LOOK_ROWS)
 
 
-def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incoming:
+def open_csv(
+    path: str, index_column: str | None, asked: Sequence[str], wanted: np.dtype[Any] | None
+) -> Incoming:
     """A text table: the header names the features, values are float64, empty fields NaN.
 
+    Integers that float64 would round are refused, unless ``wanted`` is of integers, which are read
+    as such, or of floating point.
+
     ``index_column`` names the samples; so does a first column without a name, as pandas and R
-    write it. Columns whose first values are text, and those ``asked`` for, are coordinates of the
-    samples; where some are asked for, the file is read twice. Compressed files are read as they
-    are.
+    write it (R with a header that is one field shorter than all rows). Columns whose first values
+    are text, and those ``asked`` for, are coordinates of the samples; where some are asked for, the
+    file is read twice. Compressed files are read as they are.
     """
     separator = "\t" if ".tsv" in path.lower() else ","
-    head = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
-    header = [str(name) for name in head.iloc[0]]
+    header, *below = first_rows(path, separator, 2)
+    if below and len(below[0]) == len(header) + 1 and below[0][-1]:
+        header = ["", *header]
     if index_column is None and header[0] == "":
         index_column = ""
     check_columns(path, header, index_column, asked)
@@ -93,7 +120,7 @@ def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incom
     if index is not None:
         dtypes[index] = str
     others = [i for i in range(len(header)) if i not in dtypes]
-    first = next(table.frames(table.look_rows, dtypes))
+    first = next(table.typed(table.look_rows, dtypes))
     if first.empty:
         raise RequestError(
             "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
@@ -111,8 +138,8 @@ def open_csv(path: str, index_column: str | None, asked: Sequence[str]) -> Incom
     return Incoming(
         path,
         (len(features),),
-        np.dtype(np.float64),
-        partial(_blocks, table, features, columns, dtypes),
+        wanted if wanted is not None and wanted.kind in "iu" else np.dtype(np.float64),
+        partial(_blocks, table, features, columns, dtypes, wanted),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
     )
@@ -127,17 +154,35 @@ def _blocks(
     features: list[int],
     columns: Mapping[str, int],
     dtypes: Mapping[int, Any],
+    wanted: np.dtype[Any] | None,
     rows: int,
 ) -> Iterator[Block]:
-    for frame in table.frames(rows, dtypes):
+    for frame in table.typed(rows, dtypes):
         values = frame[features]
         for i in values.columns[[dtype.kind not in "biuf" for dtype in values.dtypes]]:
             if _is_text(frame[i], table.path, table.header[i]):  # else nothing, or truth with gaps
                 raise not_numeric(table.path, table.header[i], frame[i].dropna().iloc[0])
         yield (
-            values.to_numpy(np.float64),
+            _numbers(values, table, wanted),
             {name: _described(frame[i], dtypes[i]) for name, i in columns.items()},
         )
+
+
+def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -> NDArray[Any]:
+    """Features in float64, or in the integers that are wanted."""
+    numbers = values.to_numpy(np.float64)
+    if wanted is not None and wanted.kind not in "iu":
+        return numbers
+    dtype = wanted or np.dtype(np.float64)
+    if not (np.abs(numbers) >= WHOLE).any():
+        return cast_exactly(numbers, dtype, table.path, OTHER_DTYPE)
+    columns = []
+    for j, i in enumerate(values.columns.to_numpy()):
+        column = values[i].to_numpy() if values[i].dtype.kind in "iu" else numbers[:, j]
+        name = table.header[int(i)]
+        source = f"Column {name!r} of {table.path}"
+        columns.append(cast_exactly(column, dtype, source, keep_whole(name)))
+    return np.column_stack(columns)
 
 
 def _described(values: pd.Series[Any], dtype: Any) -> NDArray[Any]:
@@ -151,7 +196,16 @@ def _is_text(values: pd.Series[Any], path: str, column: str) -> bool:
     known = values.dropna()
     if all(isinstance(value, bool) for value in known):
         return False
-    text = pd.to_numeric(known, errors="coerce").isna()
+    numbers = pd.to_numeric(known, errors="coerce")
+    text = numbers.isna()
+    if not text.any():
+        large = known.iloc[int(np.abs(numbers.to_numpy(np.float64)).argmax())]
+        raise RequestError(
+            "bad_dtype",
+            f"Column {column!r} of {path} holds {large}: its integers do not fit into 64 bits.",
+            f"If it describes the samples, say --coordinate {shlex.quote(column)}; else write it "
+            "as floating point (1e20).",
+        )
     if not text.all():
         raise not_numeric(path, column, known[text].iloc[0])
     return True
@@ -160,7 +214,7 @@ def _is_text(values: pd.Series[Any], path: str, column: str) -> bool:
 def _dtypes(table: _Text, columns: list[int]) -> dict[int, Any]:
     """What columns hold, from first to last: bool, int64, float64 or, where none does, str."""
     found: dict[int, set[Any]] = {i: set() for i in columns}
-    for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), usecols=columns):
+    for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), {}, usecols=columns):
         for i, kinds in found.items():
             kinds.update(_kinds(frame[i]))
     return {i: next(d for d, held in HELD.items() if kinds <= held) for i, kinds in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,8 @@ from kmufs_stream.streaming.sizing import BASELINE, MB
 
 CHUNK_BYTES = 8 * MB
 BLOCKS = 8  # at a time, at most: as they are parsed, joined, written and encoded
-TEXT_BYTES = 100  # of a sample's text
+TEXT_BYTES = 100  # of a sample's text, at least
+LOOK_ROWS = 20  # first samples, that tell how long texts are
 OTHER_DTYPE = "Choose another --dtype: float64 holds whatever is a number, and missing values."
 Block = tuple[NDArray[Any], dict[str, NDArray[Any]]]
 """Values of some rows, and the coordinates of these samples by name."""
@@ -77,13 +78,18 @@ def write_blocks(
     """Write the table as a store that xarray opens, whole chunks one after another; its sizes.
 
     Values are stored in ``dtype``. Holds some blocks of about CHUNK_BYTES, or of one row where
-    that is more. Raises RequestError where these are more than ``budget``, or a value does not fit.
+    that is more. How long texts are is told by the first samples. Raises RequestError where the
+    blocks are more than ``budget``, or a value does not fit.
     """
     inner, described = incoming.inner, incoming.coordinates
     itemsize = max(dtype.itemsize, incoming.dtype.itemsize)
+    texts = [name for name, c in described.items() if c.dtype == TEXT]
     row = int(np.prod(inner)) * itemsize + sum(
-        TEXT_BYTES if c.dtype == TEXT else c.dtype.itemsize for c in described.values()
+        c.dtype.itemsize for c in described.values() if c.dtype != TEXT
     )
+    if texts:
+        first, known = next(_sound(incoming, LOOK_ROWS))
+        row += max(TEXT_BYTES * len(texts), _text_bytes(known, texts) // len(first))
     rows = max(CHUNK_BYTES // row, 1)
     check_fits(incoming.source, incoming.held + BLOCKS * rows * row, budget)
     dims = ["sample", "feature"] if len(inner) == 1 else ["sample"]
@@ -108,6 +114,8 @@ def write_blocks(
     }
     progress(Started("converting", unit="rows", unit_bytes=row))
     for block, known in _whole(_sound(incoming, rows), rows):
+        longer = _text_bytes(known, texts) - rows * row
+        check_fits(incoming.source, incoming.held + BLOCKS * (rows * row + max(longer, 0)), budget)
         n = values.shape[0]
         values.resize((n + len(block), *inner))
         values[n:] = cast(block, dtype, incoming.source, OTHER_DTYPE)
@@ -119,6 +127,11 @@ def write_blocks(
         labels = xr.Dataset(coords={"feature": np.asarray(incoming.labels, dtype=object)})
         labels.to_zarr(folder, mode="a", zarr_format=3, consolidated=False)
     return dict(zip(dims, values.shape, strict=True))
+
+
+def _text_bytes(known: Mapping[str, NDArray[Any]], texts: Iterable[str]) -> int:
+    """Memory that the texts of some samples take, about."""
+    return sum(sum(map(len, known[name])) for name in texts)
 
 
 def _sound(incoming: Incoming, rows: int) -> Iterator[Block]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,31 +22,57 @@ from kmufs_stream.formats.coordinates import (
     Coordinate,
     check_columns,
     check_features,
+    keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.incoming import Block, Incoming
+from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming, unreadable
+from kmufs_stream.sources.casting import cast, cast_exactly
 
 PAGE_BYTES = 2**16  # read from each column at a time
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 NO_TIME = np.iinfo(np.int64).min
+A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+LAST_SECOND = np.iinfo(np.int64).max // 10**9  # either way from 1970, of points in nanoseconds
+HIDDEN = ("_", ".")  # names of what others note beside a folder's files
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
-def open_parquet(path: str, index_column: str | None, asked: Sequence[str]) -> Incoming:
+def open_parquet(
+    path: str, index_column: str | None, asked: Sequence[str], wanted: np.dtype[Any] | None
+) -> Incoming:
     """The columns of numbers as features, in their common dtype; nulls become NaN.
 
-    Columns of text, times and categories, and those ``asked`` for, are coordinates of the samples.
-    ``index_column``, or else the index that pandas kept, names the samples. A folder's files come
-    in the order of their names. Besides the blocks, a page or two of every column is in memory.
+    Integers that float64 would round are refused, unless ``wanted`` is of integers, which they are
+    then read as, or of floating point.
+
+    Columns of text, times and categories, and those ``asked`` for, are coordinates of the samples;
+    so are folders named ``column=value``. ``index_column``, or else the index that pandas kept,
+    names the samples. A folder's files come in the order of their names. Besides the blocks, a page
+    or two of every column is in memory.
     """
     try:
-        import pyarrow.dataset as ds
+        import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise missing_library("pyarrow", f"Reading {path}", "convert") from error
-    table = ds.dataset(path, format="parquet", exclude_invalid_files=True)
-    noted = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    files = _files(path)
+    metadata = {file: _metadata(file) for file in files}
+    schemas = {file: _schema(known) for file, known in metadata.items()}
+    if not any(known.num_rows for known in metadata.values()):
+        raise RequestError("no_samples", f"{path} holds no rows.", "Give a table with samples.")
+    for file, schema in schemas.items():
+        twice = [name for name, n in Counter(schema.names).items() if n > 1]
+        if twice:
+            raise RequestError(
+                "columns_differ",
+                f"{file} has several columns {twice[0]!r}.",
+                "Give each column a name of its own.",
+            )
+    noted = json.loads((schemas[files[0]].metadata or {}).get(b"pandas", b"{}"))
+    parts = _partitions(path, files)
+    types, categories = _types(schemas, parts)
     if index_column is None:
         index_column = _kept_index(noted)
-    types, categories = _types(table)
     categories |= {c["name"] for c in noted.get("columns", []) if c["pandas_type"] == "categorical"}
     check_columns(path, list(types), index_column, asked)
     described = [
@@ -51,20 +82,24 @@ def open_parquet(path: str, index_column: str | None, asked: Sequence[str]) -> I
     ]
     features = [name for name in types if name not in (index_column, *described)]
     check_features(path, list(types), features)
-    dtypes = {name: _dtype(types[name], path, name) for name in features}
+    gaps = _with_nulls(metadata.values())
+    dtypes = {name: _dtype(types[name], path, name, gaps) for name in features}
     names = stored_names(described, named=index_column is not None)
     coordinates = {
-        stored: _coordinate(types[name], path, name)
+        stored: _coordinate(types[name], path, name, gaps)
         for stored, name in zip(names, described, strict=True)
     }
     if index_column is not None:
         coordinates = {SAMPLE: Coordinate(index_column, TEXT)} | coordinates
     dtype = np.result_type(*dtypes.values())
+    if wanted is not None and wanted.kind in "iu":
+        dtype = wanted
+    rounded = wanted is not None and wanted.kind == "f"
     return Incoming(
         path,
         (len(features),),
         dtype,
-        partial(_blocks, sorted(table.files), types, features, coordinates),
+        partial(_blocks, parts, types, features, coordinates, None if rounded else dtype),
         np.array(features, dtype=object),
         coordinates,
     )
@@ -76,26 +111,124 @@ def _kept_index(noted: Mapping[str, Any]) -> str | None:
     return stored[0] if len(stored) == 1 else None  # a range is not stored
 
 
-def _types(table: Any) -> tuple[dict[str, Any], set[str]]:
-    """Types of the columns that hold what any of the files does, and which are categories."""
+def _files(path: str) -> list[str]:
+    """A file, or all of a folder but hidden ones, by their names."""
+    place = Path(path)
+    if not place.is_dir():
+        return [path]
+    return sorted(
+        str(file)
+        for file in place.rglob("*")
+        if file.is_file() and not any(p.startswith(HIDDEN) for p in file.relative_to(place).parts)
+    )
+
+
+def _metadata(file: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_metadata(file)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(file, error) from error
+
+
+def _schema(metadata: Any) -> Any:
+    """The columns as they were before they were written, where that is noted.
+
+    Integers that were categories are read as plain ones.
+    """
     import pyarrow as pa
 
-    schemas, categories = [], set()
-    for fragment in table.get_fragments():
-        fields = {field.name: field.type for field in fragment.physical_schema}
+    read = metadata.schema.to_arrow_schema()
+    noted = (metadata.metadata or {}).get(b"ARROW:schema")
+    if noted is None:
+        return read
+    for field in pa.ipc.read_schema(pa.BufferReader(base64.b64decode(noted))):
+        i = read.get_field_index(field.name)  # -1 where several have this name
+        if i >= 0 and pa.types.is_dictionary(field.type):
+            read = read.set(i, field)
+    return read
+
+
+def _partitions(path: str, files: list[str]) -> dict[str, dict[str, Any]]:
+    """For each file, the values that its folders named ``column=value`` give to all of its rows."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in files:
+        pairs = [p.split("=", 1) for p in Path(file).parts[len(Path(path).parts) : -1] if "=" in p]
+        known: dict[str, Any] = {unquote(name): unquote(value) for name, value in pairs}
+        found[file] = {n: None if v == NO_PARTITION else v for n, v in known.items()}
+    for name in {name for known in found.values() for name in known}:
+        values = {known.get(name) for known in found.values()}
+        if all(value is not None and WHOLE_NUMBER.fullmatch(value) for value in values):
+            for known in found.values():
+                known[name] = int(known[name])
+    return found
+
+
+def _types(
+    schemas: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], set[str]]:
+    """Types of the columns that hold what any of the files does, and which are categories.
+
+    Raises RequestError for a file whose columns are others, or of types that have none in common.
+    """
+    import pyarrow as pa
+
+    types: dict[str, Any] = {}
+    first, categories = next(iter(schemas)), set()
+    for file, schema in schemas.items():
+        fields = {field.name: field.type for field in schema}
+        for name, value in parts[file].items():
+            if name not in fields:
+                fields[name] = pa.int64() if isinstance(value, int) else pa.string()
+                categories.add(name)
+        for name in sorted(fields.keys() ^ types.keys()) if types else ():
+            without, having = (file, first) if name in types else (first, file)
+            raise RequestError(
+                "columns_differ",
+                f"{without} has no column {name!r}, which {having} has.",
+                "All files of a folder need the same columns: convert those of other tables apart.",
+            )
         for name, kind in fields.items():
             if pa.types.is_dictionary(kind):
                 categories.add(name)
-                fields[name] = kind.value_type
-        schemas.append(pa.schema(fields))
-    whole = pa.unify_schemas(schemas, promote_options="permissive")
-    return {field.name: field.type for field in whole}, categories
+                kind = kind.value_type
+            types[name] = _common(types.get(name, kind), kind, name, file)
+    return types, categories
+
+
+def _common(known: Any, kind: Any, name: str, file: str) -> Any:
+    """The type that holds both."""
+    import pyarrow as pa
+
+    try:
+        both = [pa.schema([(name, known)]), pa.schema([(name, kind)])]
+        return pa.unify_schemas(both, promote_options="permissive").field(0).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise RequestError(
+            "columns_differ",
+            f"Column {name!r} holds {kind} in {file}, and {known} in files before it.",
+            "Write it with one type in all files of the folder.",
+        ) from error
+
+
+def _with_nulls(tables: Iterable[Any]) -> set[str]:
+    """Which columns have nulls, as far as the files note it."""
+    found = set()
+    for known in tables:
+        for group in map(known.row_group, range(known.num_row_groups)):
+            for column in map(group.column, range(known.num_columns)):
+                noted = column.statistics
+                if noted is not None and noted.null_count:
+                    found.add(column.path_in_schema)
+    return found
 
 
 def _is_text(kind: Any) -> bool:
     from pyarrow import types
 
-    return bool(types.is_string(kind) or types.is_large_string(kind))
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _is_aside(kind: Any) -> bool:
@@ -105,11 +238,16 @@ def _is_aside(kind: Any) -> bool:
     return _is_text(kind) or bool(types.is_timestamp(kind) or types.is_date(kind))
 
 
-def _dtype(kind: Any, path: str, name: str) -> np.dtype[Any]:
-    """What numbers of this type are stored as; RequestError where they are none."""
+def _dtype(kind: Any, path: str, name: str, gaps: set[str]) -> np.dtype[Any]:
+    """What numbers of this type are stored as; RequestError where they are none.
+
+    Integers and truth are float64 where some are null, which ``gaps`` tells.
+    """
     from pyarrow import types
 
     if types.is_decimal(kind) or types.is_null(kind):
+        return np.dtype(np.float64)
+    if name in gaps and (types.is_boolean(kind) or types.is_integer(kind)):
         return np.dtype(np.float64)
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
@@ -121,11 +259,11 @@ def _dtype(kind: Any, path: str, name: str) -> np.dtype[Any]:
     )
 
 
-def _coordinate(kind: Any, path: str, name: str) -> Coordinate:
+def _coordinate(kind: Any, path: str, name: str, gaps: set[str]) -> Coordinate:
     if _is_text(kind):
         return Coordinate.text(name)
     if not _is_aside(kind):
-        return Coordinate(name, _dtype(kind, path, name))
+        return Coordinate(name, _dtype(kind, path, name, gaps))
     since = {"units": f"{UNITS[_timestamp(kind).unit]} since 1970-01-01"}
     return Coordinate(name, np.dtype(np.int64), since | {"calendar": "proleptic_gregorian"})
 
@@ -137,48 +275,82 @@ def _timestamp(kind: Any) -> Any:
     return pa.timestamp("s" if kind == pa.date32() else getattr(kind, "unit", "ms"))
 
 
-def _batches(files: list[str], columns: list[str], rows: int) -> Iterator[Any]:
+def _batches(parts: Mapping[str, Mapping[str, Any]], columns: set[str], rows: int) -> Iterator[Any]:
+    """Columns of some rows by their names, file after file."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for file in files:
+    for file, known in parts.items():
         # A dataset's own scanner reads whole row groups ahead; buffered, a file is read by pages.
         with pq.ParquetFile(file, buffer_size=PAGE_BYTES, pre_buffer=False) as opened:
-            yield from opened.iter_batches(rows, columns=columns, use_threads=False)
+            stored = [name for name in opened.schema_arrow.names if name in columns]
+            for batch in opened.iter_batches(rows, columns=stored, use_threads=False):
+                same = {n: pa.repeat(pa.scalar(v), len(batch)) for n, v in known.items()}
+                yield same | {name: batch.column(name) for name in batch.schema.names}
 
 
 def _blocks(
-    files: list[str],
+    parts: Mapping[str, Mapping[str, Any]],
     types: Mapping[str, Any],
     features: list[str],
     coordinates: Mapping[str, Coordinate],
+    dtype: np.dtype[Any] | None,
     rows: int,
 ) -> Iterator[Block]:
-    described = {stored: c.column for stored, c in coordinates.items()}
-    for batch in _batches(files, [*features, *described.values()], rows):
-        arrays = {name: batch.column(name) for name in batch.schema.names}
-        values = np.column_stack([_numbers(arrays[name], types[name]) for name in features])
+    described = {c.column for c in coordinates.values()}
+    for arrays in _batches(parts, {*features, *described}, rows):
+        values = np.column_stack([_numbers(arrays[name], dtype, name) for name in features])
         yield (
             values,
-            {s: _described(s, arrays[name], types[name]) for s, name in described.items()},
+            {
+                s: _described(arrays[c.column], types[c.column], s, c)
+                for s, c in coordinates.items()
+            },
         )
 
 
-def _numbers(array: Any, kind: Any) -> NDArray[Any]:
-    """Numbers of a column, which in this file may be narrower than ``kind``; NaN for nulls."""
-    array = array.cast("float64", safe=False) if array.null_count else array.cast(kind)
+def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
+    """Numbers of a column in ``dtype``, or rounded where that is None; NaN for nulls."""
+    from pyarrow import types
+
+    if dtype is not None and types.is_integer(array.type):
+        known = array.drop_null().to_numpy(zero_copy_only=False)
+        known = cast_exactly(known, dtype, f"Column {name!r}", keep_whole(name))
+        if not array.null_count:
+            return known
+    if array.null_count or dtype is None:
+        array = array.cast("float64", safe=False)
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return values.astype(np.float64) if values.dtype.kind == "O" else values  # decimals
+    values = values.astype(np.float64) if values.dtype.kind == "O" else values  # decimals
+    return values if dtype is None else cast(values, dtype, f"Column {name!r}", OTHER_DTYPE)
 
 
-def _described(stored: str, array: Any, kind: Any) -> NDArray[Any]:
+def _described(array: Any, kind: Any, stored: str, coordinate: Coordinate) -> NDArray[Any]:
     """A coordinate of some samples as it is stored."""
+    import pyarrow as pa
+
+    name = coordinate.column
     if stored == SAMPLE:
         called = ("" if x is None else str(x) for x in array.to_pylist())
         return np.fromiter(called, dtype=object, count=len(array))
+    if not (_is_text(kind) or _is_aside(kind)):
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        return _numbers(array, coordinate.dtype, name)
     array = array.cast(kind)
     if _is_text(kind):
-        return np.asarray(array.fill_null("").to_numpy(zero_copy_only=False), dtype=object)
-    if _is_aside(kind):
-        points = array.cast(_timestamp(kind)).cast("int64")
-        return np.asarray(points.fill_null(NO_TIME).to_numpy())
-    return _numbers(array, kind)
+        return np.asarray(
+            array.cast("large_string").fill_null("").to_numpy(zero_copy_only=False), dtype=object
+        )
+    points = array.cast(_timestamp(kind)).cast("int64")
+    stamps = np.asarray(points.fill_null(NO_TIME).to_numpy())
+    last = LAST_SECOND * A_SECOND[_timestamp(kind).unit]
+    outside = ((stamps > last) | (stamps < -last)) & (stamps != NO_TIME)
+    if outside.any():
+        when = np.datetime64(int(stamps[outside][0]), _timestamp(kind).unit)
+        raise RequestError(
+            "does_not_fit_dtype",
+            f"Column {name!r} holds {when}: a date outside of 1678 to 2262.",
+            "Leave the column out, convert it to text, or leave such dates empty.",
+        )
+    return stamps

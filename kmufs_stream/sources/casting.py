@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.matrix import Block, Matrix, Rows
 
+WHOLE = 2**53  # up to here float64 holds every integer
 DTYPES = (
     *("float32", "float64", "float16", "bool"),
     *(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")),
@@ -46,6 +47,21 @@ def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str) -
             "does_not_fit_dtype", f"{source} holds {what}, which {dtype} cannot.", remedy
         )
     return made
+
+
+def cast_exactly(
+    values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str
+) -> NDArray[Any]:
+    """The same, but where integers become floating point, those above WHOLE are refused."""
+    if values.dtype.kind in "iu" and dtype.kind == "f":
+        large = (values > WHOLE) | (values < -WHOLE)
+        if large.any():
+            raise RequestError(
+                "does_not_fit_dtype",
+                f"{source} holds {values[large][0]}, which {dtype} would round.",
+                remedy,
+            )
+    return cast(values, dtype, source, remedy)
 
 
 @dataclass(frozen=True)
