@@ -58,7 +58,7 @@ def cluster_of(workers: int, threads: int = 1, memory: int = 2 * GB, processes: 
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[Any]:
-    with dask.config.set({"distributed.scheduler.allowed-failures": 2}), cluster_of(2) as cluster:
+    with cluster_of(2) as cluster:
         yield cluster
 
 
@@ -66,7 +66,18 @@ def two_workers() -> Iterator[Any]:
 def client(two_workers: Any) -> Iterator[Any]:
     """Two worker processes of one thread each, active."""
     with distributed.Client(two_workers) as client:
-        client.wait_for_workers(2)
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+@pytest.fixture
+def mortals() -> Iterator[Any]:
+    """As ``client``, of workers that nobody else needs: killed ones do not always come again."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 2}),
+        cluster_of(2) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         yield client
 
 
@@ -101,7 +112,7 @@ def test_bit_equal_to_threads(table: Path, two_workers: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_workers_killed_in_mid_pass(
-    table: Path, tmp_path: Path, client: Any, checkpointed: bool
+    table: Path, tmp_path: Path, mortals: Any, checkpointed: bool
 ) -> None:
     matrix = open_matrix(table)
     plan = plan_selection(matrix, 3, 5)
@@ -117,7 +128,7 @@ def test_workers_killed_in_mid_pass(
 
 
 def test_a_partition_that_keeps_killing_workers_is_named(
-    table: Path, tmp_path: Path, client: Any
+    table: Path, tmp_path: Path, mortals: Any
 ) -> None:
     matrix = open_matrix(table)
     partition = plan_selection(matrix, 3, 5).partitions[5]
@@ -131,7 +142,7 @@ def test_a_partition_that_keeps_killing_workers_is_named(
     assert first <= partition.start < partition.stop <= last + 1
     assert last + 1 - first <= RUN * (partition.stop - partition.start)
     assert (tmp_path / "kept").exists()
-    client.wait_for_workers(2, timeout=30)
+    mortals.wait_for_workers(1, timeout=60)
     found = decompose(table, 3, checkpoint=tmp_path / "kept", resume=True)
     assert same_bits(found, decompose(table, 3))
 
