@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,15 @@ def _holds_sample(factor: Factor, matrix: Matrix) -> bool:
     index, values = factor.sample.index, factor.sample.values
     places = np.unique(np.linspace(0, len(index) - 1, ROWS_COMPARED).astype(np.int64))
     return all(
-        np.array_equal(dense(matrix.rows.read(int(i), int(i) + 1))[0], row, equal_nan=True)
-        for i, row in zip(index[places], values[places], strict=True)
+        np.array_equal(found, row, equal_nan=True)
+        for found, row in zip(_rows_at(matrix, index[places]), values[places], strict=True)
     )
+
+
+def _rows_at(matrix: Matrix, index: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    """The rows of these numbers, read one by one."""
+    for i in index.tolist():
+        yield dense(matrix.rows.read(i, i + 1))[0]
 
 
 def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
@@ -104,8 +111,7 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
 def _rows_of(matrix: Matrix) -> set[str]:
     """What tells rows by some of their values, in the dtype and order they are read in."""
     n = matrix.shape[0]
-    index = sample_index(n, ROWS_COMPARED)
-    return _rows_digest(n, [dense(matrix.rows.read(int(i), int(i) + 1))[0] for i in index])
+    return _rows_digest(n, list(_rows_at(matrix, sample_index(n, ROWS_COMPARED))))
 
 
 def _rows_of_first(factor: Factor) -> set[str]:

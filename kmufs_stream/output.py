@@ -41,14 +41,7 @@ def check_output(out: Place, inputs: Sequence[Place], *, overwrite: bool) -> Non
             f"The output {out} is an existing folder, not the name of a store to write.",
             "Choose another output.",
         )
-    for place in inputs:
-        how = _overlap(out, place)
-        if how is not None:
-            raise RequestError(
-                "output_is_input",
-                f"The output {name_of(out)} {how} the input {name_of(place)}.",
-                "Choose another output.",
-            )
+    _check_apart(out, inputs, "Choose another output.")
     if isinstance(out, Path):
         _check_folder(out, overwrite=overwrite)
     elif isinstance(out, Store):
@@ -100,20 +93,24 @@ def _check_folder(out: Path, *, overwrite: bool) -> None:
         )
 
 
+def _check_apart(out: Place, inputs: Sequence[Place], remedy: str) -> None:
+    for place in inputs:
+        how = _overlap(out, place)
+        if how is not None:
+            raise RequestError(
+                "output_is_input",
+                f"The output {name_of(out)} {how} the input {name_of(place)}.",
+                remedy,
+            )
+
+
 def check_file(out: Path, option: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
     """Refuse a file that cannot or must not be written, before anything is computed.
 
     ``option`` is what chooses another. Raises RequestError as :func:`check_output` does.
     """
     another = f"choose another {option}."
-    for place in inputs:
-        how = _overlap(out, place)
-        if how is not None:
-            raise RequestError(
-                "output_is_input",
-                f"The output {out} {how} the input {name_of(place)}.",
-                another.capitalize(),
-            )
+    _check_apart(out, inputs, another.capitalize())
     folder = out.resolve().parent
     if not folder.is_dir():
         raise RequestError(

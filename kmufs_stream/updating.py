@@ -215,7 +215,7 @@ def _added(
         **found,
         sample=RowSample(
             np.concatenate([factor.sample.index[kept], before.rows + rows.index]),
-            [factor.sample.values[kept], rows.values.astype(factor.sample.values.dtype)],
+            [factor.sample.values[kept], *rows.pieces],
         ),
         precision=least,
         fingerprint=belongs,

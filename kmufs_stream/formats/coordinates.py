@@ -14,7 +14,6 @@ from kmufs_stream.errors import RequestError, did_you_mean
 
 SAMPLE = "sample"  # names the samples
 TAKEN = ("data", "feature", "zarr.json")
-SHOWN = 40  # letters of a header
 TEXT = np.dtypes.StringDType()
 # Between words in CF's list of coordinates, between groups of a path, or reserved by Zarr.
 UNFIT = re.compile(r"[\s/\\]+|^\.+|^__+")
@@ -80,20 +79,13 @@ def check_columns(
             )
 
 
-def check_features(path: str, columns: Sequence[str], features: Sequence[Any]) -> None:
-    """Raise RequestError where no column of numbers is left of ``columns``."""
-    if features:
-        return
-    remedy = (
-        "Columns of text, and those of --index-column and --coordinate, describe the samples; "
-        "columns of numbers are needed besides."
-    )
-    other = next((c for c in ";|\t" if len(columns) == 1 and c in columns[0]), None)
-    if other is not None:
-        remedy = (
-            f"Its header reads as one column, {columns[0][:SHOWN]!r}: write the fields with commas "
-            f"between them, not {other!r} (with tabs, in a file named .tsv)."
+def check_features(path: str, features: Sequence[Any], remedy: str | None = None) -> None:
+    """Raise RequestError where no column of numbers is left; ``remedy`` where one is known."""
+    if not features:
+        raise RequestError(
+            "no_features",
+            f"{path} is no table of numbers: none of its columns is a feature.",
+            remedy
+            or "Columns of text, and those of --index-column and --coordinate, describe the "
+            "samples; columns of numbers are needed besides.",
         )
-    raise RequestError(
-        "no_features", f"{path} is no table of numbers: none of its columns is a feature.", remedy
-    )

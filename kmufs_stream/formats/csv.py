@@ -24,7 +24,7 @@ from kmufs_stream.formats.coordinates import (
     stored_names,
 )
 from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
-from kmufs_stream.formats.rows import CheckedText, first_rows
+from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
 from kmufs_stream.sources.casting import WHOLE, cast_exactly
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
@@ -127,7 +127,7 @@ def open_csv(
         )
     dtypes |= {i: str for i in others if _is_text(first[i], path, header[i])}
     features = [i for i in others if i not in dtypes]
-    check_features(path, header, features)
+    check_features(path, features, other_separator(header))
     described = [i for i in sorted(dtypes) if i != index]
     names = stored_names((header[i] for i in described), named=index is not None)
     columns = dict(zip(names, described, strict=True))

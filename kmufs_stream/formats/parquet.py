@@ -81,7 +81,7 @@ def open_parquet(
         if name != index_column and (name in asked or name in categories or _is_aside(kind))
     ]
     features = [name for name in types if name not in (index_column, *described)]
-    check_features(path, list(types), features)
+    check_features(path, features)
     gaps = _with_nulls(metadata.values())
     dtypes = {name: _dtype(types[name], path, name, gaps) for name in features}
     names = stored_names(described, named=index_column is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TextIO, cast
 
@@ -12,6 +12,7 @@ import fsspec
 
 from kmufs_stream.errors import RequestError
 
+SHOWN = 40  # letters of a header
 OPEN_QUOTE = 2**26  # characters, after which a quote counts as never closed
 
 
@@ -128,19 +129,25 @@ class CheckedText:
         self._lines += len(rows) + text.count("\0")
 
     def _ragged(self, line: int, fields: int) -> RequestError:
-        remedy = "Give every row as many fields as the header; text with separators goes in quotes."
         header = first_rows(self._path, self._separator, 1)[0]
-        if len(header) == 1 and ";" in header[0]:
-            remedy = (
-                "Write the fields with commas between them, not ';' (decimals with a point); with "
-                "tabs, in a file named .tsv."
-            )
         return RequestError(
             "ragged_rows",
             f"Line {line} of {self._path} has {fields} field{'s' * (fields != 1)} where its header "
             f"makes it {self._width}.",
-            remedy,
+            other_separator(header)
+            or "Give every row as many fields as the header; text with separators goes in quotes.",
         )
+
+
+def other_separator(header: Sequence[str]) -> str | None:
+    """What to do about a header that is one field, with another separator in it; else None."""
+    other = next((c for c in ";|\t" if len(header) == 1 and c in header[0]), None)
+    if other is None:
+        return None
+    return (
+        f"Its header reads as one column, {header[0][:SHOWN]!r}: write the fields with commas "
+        f"between them, not {other!r}, and decimals with a point (with tabs, in a file named .tsv)."
+    )
 
 
 def not_utf8(path: str) -> RequestError:

@@ -101,10 +101,10 @@ def coordinates(
 
 def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
     """The coordinates with those along the features in memory: read once, here, or not at all."""
-    along = [c for c in frame.coords.values() if c.dims == (feature_dim,)]
-    for coordinate in along:
+    along = {name: c.load() for name, c in frame.coords.items() if c.dims == (feature_dim,)}
+    for coordinate in along.values():
         check_text(coordinate.values)
-    return frame.assign_coords({c.name: c.load() for c in along})
+    return frame.assign_coords(along)
 
 
 def attributes(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> dict[str, Any]:

@@ -80,7 +80,12 @@ class TakeRows:
 
 
 def stack(pieces: list[NDArray[Any]]) -> NDArray[Any]:
-    """The pieces as one array; they are used up, so that memory holds one of them twice at most."""
+    """The pieces as one array; they are used up, so that memory holds one of them twice at most.
+
+    A single piece is returned as it is.
+    """
+    if len(pieces) == 1:
+        return pieces.pop()
     rows = sum(len(piece) for piece in pieces)
     stacked = np.empty((rows, pieces[0].shape[1]), pieces[0].dtype)
     while pieces:
