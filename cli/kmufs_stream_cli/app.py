@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
+from kmufs_stream.allocator import share_one_heap
 from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
-from kmufs_stream_cli.allocator import share_one_heap
 from kmufs_stream_cli.commands.apply import apply
 from kmufs_stream_cli.commands.convert import convert
 from kmufs_stream_cli.commands.decompose import decompose

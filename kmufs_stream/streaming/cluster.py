@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dask
+
+from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import BrokenError, RequestError, missing_library
 from kmufs_stream.streaming.memory import available_memory
@@ -97,14 +100,19 @@ def connected(
     explicit = parse_memory(memory)
     budget = explicit if explicit is not None else available_memory() // 2
     share = budget // (workers + 1)
+    threads = threads or max(usable_cores() // workers, 1)
+    heap = {f"distributed.nanny.pre-spawn-environ.{name}": ONE_HEAP[name] for name in ONE_HEAP}
     with (
+        dask.config.set(heap),
         distributed.LocalCluster(
             n_workers=workers,
-            threads_per_worker=threads or max(usable_cores() // workers, 1),
+            threads_per_worker=threads,
             memory_limit=share,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
+            # zarr would decode on every core in each of them.
+            env={"ZARR_THREADING__MAX_WORKERS": str(threads)},
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

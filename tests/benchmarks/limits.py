@@ -110,7 +110,7 @@ def fresh(
 
 def child(module: str, task: str, arguments: str) -> None:
     """The other end of :func:`fresh`, with memory handed out as the command line has it."""
-    from kmufs_stream_cli.allocator import share_one_heap
+    from kmufs_stream.allocator import share_one_heap
 
     share_one_heap()
     work = getattr(import_module(module), task)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import dask.array as da
 import distributed
 import numpy as np
 import pytest
+import zarr
 from cluster_rows import Alive, Counting, Killing, Numbers, Slow
 from helpers import environment, planted, same_bits, write_bare, write_xarray
 from threadpoolctl import threadpool_info
@@ -35,6 +37,7 @@ from kmufs_stream import (
     plan_selection,
     select,
 )
+from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
@@ -362,7 +365,17 @@ def test_data_in_memory_stay_here(client: Any) -> None:
     assert same_bits(decompose(lazy, 3), decompose(lazy, 3))
 
 
-def test_what_workers_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _threads_and_heap() -> tuple[int | None, dict[str, str | None]]:
+    """On a worker: threads that decode, and how memory is handed out."""
+    heap = {name: os.environ.get(name) for name in ONE_HEAP}
+    return zarr.config.get("threading.max_workers"), heap
+
+
+def test_what_workers_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ONE_HEAP:  # Dask leaves its own here for the workers of a cluster before
+        monkeypatch.delenv(name, raising=False)
     with connected(None, None, threads=None, memory="3GB") as memory:
         assert memory == "3GB"
     with connected(None, 2, threads=1, memory="3GB") as memory:
@@ -380,6 +393,7 @@ def test_what_workers_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixtur
             assert found.scheduler.address == client.scheduler.address
         workers = client.scheduler_info()["workers"].values()
         assert [(w["nthreads"], w["memory_limit"]) for w in workers] == [(1, GB)] * 2
+        assert list(client.run(_threads_and_heap).values()) == [(1, ONE_HEAP)] * 2
     assert active_client() is None
     for wrong in (("tcp://127.0.0.1:1", 2), (None, 0)):
         with pytest.raises(RequestError), connected(*wrong, threads=None, memory=None):

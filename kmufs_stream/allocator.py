@@ -10,6 +10,13 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 LARGEST_FROM_HEAP = 32 * 2**20  # as large as glibc allows
 KEPT_AT_TOP = 512 * 2**20
 
+ONE_HEAP = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(LARGEST_FROM_HEAP),
+    "MALLOC_TRIM_THRESHOLD_": str(KEPT_AT_TOP),
+}
+"""The same as :func:`share_one_heap`, as the environment of a process to be started."""
+
 
 def share_one_heap() -> None:
     """Have all threads take blocks from one heap, and keep what is freed for the next block.
