@@ -133,7 +133,14 @@ def solve(
         )
     with blas.cores_for(m * p * k):
         return consensus(
-            factor.components, rows, factor.sample_blocks, k, h, tolerance=tie, watch=watch
+            factor.components,
+            factor.eigenvalues,
+            rows,
+            factor.sample_blocks,
+            k,
+            h,
+            tolerance=tie,
+            watch=watch,
         )
 
 

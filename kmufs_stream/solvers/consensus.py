@@ -17,6 +17,8 @@ from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 
 CLIP = 2.5
 """Standard deviations beyond which a value counts no more: a few wild rows are not a cluster."""
+NOTHING = 1e-6
+"""Share of the largest eigenvalue up to which a component is rounding."""
 
 Blocks = Callable[[], Iterator[Float]]
 """The standardised row sample, block by block, the same each time; shapes (rows, p)."""
@@ -24,6 +26,7 @@ Blocks = Callable[[], Iterator[Float]]
 
 def consensus(
     components: Float,
+    eigenvalues: Float,
     rows: Rows,
     sample: Blocks,
     k: int,
@@ -34,8 +37,10 @@ def consensus(
 ) -> Solution:
     """Choose h features, one by one, whose kernel is best aligned with an ensemble of K-means.
 
-    The rows of the sample, clipped to 2.5 standard deviations and projected on the leading k
-    components, are joined each to its ten nearest. In the leading eigenvectors of that graph
+    The rows of the sample, clipped to 2.5 standard deviations, are projected on the leading k
+    components and scaled to unit variance along each: to rows of Q_k, which Sun, Ding and Fan put
+    in place of the indicators. Each is joined to its ten nearest. In the leading eigenvectors of
+    that graph
     (:func:`~kmufs_stream.solvers.neighbours.embedding`) they are clustered twelve times, eight
     times into k clusters, twice into k/2 and twice into 2k: by K-means, in as many eigenvectors
     as clusters, each row scaled to unit length. With b_i the between-cluster variance of feature
@@ -52,6 +57,8 @@ def consensus(
     ----------
     components : float array, shape (p, r)
         All components that there are, by falling eigenvalue; the first k of them are used.
+    eigenvalues : float array, shape (r,)
+        Of the correlation matrix, falling.
     rows : from indices to rows of the correlation matrix.
     sample : the standardised row sample.
     k, h : clusters, and features to choose.
@@ -84,7 +91,7 @@ def consensus(
         raise ValueError(f"h is {h}; it must lie between 1 and the {p} features")
     if not 1 <= k <= r:
         raise ValueError(f"k is {k}; it must lie between 1 and the {r} components")
-    votes = ensemble(components, sample, k)
+    votes = ensemble(components, eigenvalues, sample, k)
     aligned, length, crossed = 0.0, 0.0, np.zeros(p)  # crossed: sum over the chosen of C_ij^2
     free = np.ones(p, dtype=bool)
     selected = np.empty(h, np.int64)
@@ -145,9 +152,9 @@ class Votes:
     length: float
 
 
-def ensemble(components: Float, sample: Blocks, k: int) -> Votes:
+def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> Votes:
     """Cluster the sample many times, and measure every feature's variance between clusters."""
-    leading = np.ascontiguousarray(components[:, :k])
+    leading = _whitening(components[:, :k], eigenvalues[:k])
     scores = np.concatenate([clipped @ leading for clipped in _clipped(sample)])
     m = len(scores)
     if m < 2:
@@ -170,6 +177,13 @@ def ensemble(components: Float, sample: Blocks, k: int) -> Votes:
     root = np.sqrt(np.outer(sizes, sizes))
     length = float(np.linalg.norm(shared / root - root / m)) / runs
     return Votes(between, length)
+
+
+def _whitening(components: Float, eigenvalues: Float) -> Float:
+    """From standardised rows to scores of unit variance, 0 along what is rounding."""
+    some = eigenvalues > NOTHING * eigenvalues[0]
+    whitening: Float = components * np.where(some, 1 / np.sqrt(np.where(some, eigenvalues, 1)), 0)
+    return whitening
 
 
 def _memberships(scores: Float, k: int) -> csr_array:

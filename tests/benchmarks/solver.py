@@ -87,7 +87,7 @@ def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
 
     with blas.all_cores(), Work() as work:
         if solver == "consensus":
-            consensus(basis, rows, sample, k, h, tolerance=1e-12)
+            consensus(basis, values, rows, sample, k, h, tolerance=1e-12)
         else:
             run = {"css": css, "joint": joint}[solver]
             run(basis[:, :k], values[:k], rows, h, tolerance=1e-12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,16 @@ def in_blocks(Z: Array, rows: int) -> Blocks:
     return blocks
 
 
-def planted(copies: int = 1, seed: int = 0) -> tuple[Array, Array, npt.NDArray[np.int64]]:
+class Planted(NamedTuple):
+    """Standardised rows, their leading components and eigenvalues, and their clusters."""
+
+    Z: Array
+    P: Array
+    values: Array
+    y: npt.NDArray[np.int64]
+
+
+def planted(copies: int = 1, seed: int = 0) -> Planted:
     """Three clusters told apart by features 0 and 1 (each several times), noise, and a tail."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, 600)
@@ -35,15 +45,15 @@ def planted(copies: int = 1, seed: int = 0) -> tuple[Array, Array, npt.NDArray[n
     tail = np.where(np.arange(600)[:, None] < 4, 40.0, 0.0) + rng.standard_normal((600, 3))
     X = np.hstack([signal, rng.standard_normal((600, 6)), tail])
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    _, _, Pt = np.linalg.svd(Z, full_matrices=False)
-    return Z, np.ascontiguousarray(Pt[:7].T), y
+    _, s, Pt = np.linalg.svd(Z, full_matrices=False)
+    return Planted(Z, np.ascontiguousarray(Pt[:7].T), s[:7] ** 2 / len(Z), y)
 
 
-def kernels(Z: Array, P: Array, k: int) -> tuple[Array, Array]:
+def kernels(Z: Array, P: Array, values: Array, k: int) -> tuple[Array, Array]:
     """The clipped rows, and the mean centred kernel of the clusterings."""
     clipped = np.clip(Z, -2.5, 2.5)
     kernel = np.zeros((len(Z), len(Z)))
-    vectors = spectral_embedding(clipped @ P[:, :k], 2 * k)
+    vectors = spectral_embedding(clipped @ P[:, :k] / np.sqrt(values[:k]), 2 * k)
     for seed, count in enumerate(cluster_counts(k)):
         points = vectors[:, :count]
         points = points / np.linalg.norm(points, axis=1, keepdims=True)
@@ -56,17 +66,17 @@ def kernels(Z: Array, P: Array, k: int) -> tuple[Array, Array]:
 
 
 def test_the_votes_are_inner_products_with_the_mean_kernel() -> None:
-    Z, P, _ = planted()
-    clipped, kernel = kernels(Z, P, 3)
-    votes = ensemble(P, in_blocks(Z, 600), 3)
+    Z, P, values, _ = planted()
+    clipped, kernel = kernels(Z, P, values, 3)
+    votes = ensemble(P, values, in_blocks(Z, 600), 3)
     expected = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
     np.testing.assert_allclose(votes.between, expected, rtol=1e-9, atol=1e-12)
     assert votes.length == pytest.approx(np.linalg.norm(kernel), rel=1e-9)
 
 
 def test_each_step_aligns_the_kernels_best() -> None:
-    Z, P, _ = planted(copies=2)
-    clipped, kernel = kernels(Z, P, 3)
+    Z, P, values, _ = planted(copies=2)
+    clipped, kernel = kernels(Z, P, values, 3)
     C = Z.T @ Z / len(Z)
     gain = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
     chosen: list[int] = []
@@ -77,7 +87,7 @@ def test_each_step_aligns_the_kernels_best() -> None:
             if i not in chosen
         }
         chosen.append(max(tried, key=lambda i: tried[i]))
-    found = consensus(P, kept_rows(C), in_blocks(Z, 600), 3, 6, tolerance=1e-12)
+    found = consensus(P, values, kept_rows(C), in_blocks(Z, 600), 3, 6, tolerance=1e-12)
     assert found.selected.tolist() == sorted(chosen)
     value = gain[chosen].sum() / np.linalg.norm(C[np.ix_(chosen, chosen)])
     value /= np.linalg.norm(kernel)
@@ -88,46 +98,50 @@ def test_each_step_aligns_the_kernels_best() -> None:
 
 
 def test_chooses_what_tells_the_clusters_apart_and_each_side_of_it_first() -> None:
-    Z, P, _ = planted(copies=4)
+    Z, P, values, _ = planted(copies=4)
     C = Z.T @ Z / len(Z)
-    two = consensus(P, kept_rows(C), in_blocks(Z, 600), 3, 2, tolerance=1e-12).selected
+    two = consensus(P, values, kept_rows(C), in_blocks(Z, 600), 3, 2, tolerance=1e-12).selected
     assert two[0] < 4 <= two[1] < 8
-    eight = consensus(P, kept_rows(C), in_blocks(Z, 600), 3, 8, tolerance=1e-12).selected
+    eight = consensus(P, values, kept_rows(C), in_blocks(Z, 600), 3, 8, tolerance=1e-12).selected
     assert eight.tolist() == list(range(8))
 
 
 def test_the_size_of_blocks_does_not_matter() -> None:
-    Z, P, _ = planted(copies=3)
+    Z, P, values, _ = planted(copies=3)
     rows = kept_rows(Z.T @ Z / len(Z))
-    first = consensus(P, rows, in_blocks(Z, 600), 3, 9, tolerance=1e-12)
+    first = consensus(P, values, rows, in_blocks(Z, 600), 3, 9, tolerance=1e-12)
     for size in (1, 37):
-        again = consensus(P, rows, in_blocks(Z, size), 3, 9, tolerance=1e-12)
+        again = consensus(P, values, rows, in_blocks(Z, size), 3, 9, tolerance=1e-12)
         assert again.selected.tolist() == first.selected.tolist()
         assert again.solver_objective == pytest.approx(first.solver_objective, rel=1e-12)
 
 
 def test_the_order_of_features_and_threads_of_blas_do_not_matter() -> None:
-    Z, P, _ = planted(copies=3)
-    first = ensemble(P, in_blocks(Z, 600), 3)
+    Z, P, values, _ = planted(copies=3)
+    first = ensemble(P, values, in_blocks(Z, 600), 3)
     order = np.random.default_rng(0).permutation(Z.shape[1])
     with blas.one_thread():
-        again = ensemble(P[order], in_blocks(Z[:, order], 600), 3)
+        again = ensemble(P[order], values, in_blocks(Z[:, order], 600), 3)
     np.testing.assert_allclose(again.between, first.between[order], rtol=1e-12)
     assert again.length == pytest.approx(first.length, rel=1e-12)
 
 
 def test_each_row_given_three_times_chooses_the_same() -> None:
-    Z, P, _ = planted(copies=3)
+    Z, P, values, _ = planted(copies=3)
     rows = kept_rows(Z.T @ Z / len(Z))
-    first = consensus(P, rows, in_blocks(Z, 600), 3, 5, tolerance=1e-12)
-    thrice = consensus(P, rows, in_blocks(np.repeat(Z, 3, axis=0), 600), 3, 5, tolerance=1e-12)
+    first = consensus(P, values, rows, in_blocks(Z, 600), 3, 5, tolerance=1e-12)
+    thrice = consensus(
+        P, values, rows, in_blocks(np.repeat(Z, 3, axis=0), 600), 3, 5, tolerance=1e-12
+    )
     assert thrice.selected.tolist() == first.selected.tolist()
 
 
 def test_two_runs_are_equal_bit_for_bit() -> None:
-    Z, P, _ = planted()
+    Z, P, values, _ = planted()
     rows = kept_rows(Z.T @ Z / len(Z))
-    first, again = (consensus(P, rows, in_blocks(Z, 50), 3, 5, tolerance=0.0) for _ in range(2))
+    first, again = (
+        consensus(P, values, rows, in_blocks(Z, 50), 3, 5, tolerance=0.0) for _ in range(2)
+    )
     assert (
         first.history["solver_objective"].tobytes() == again.history["solver_objective"].tobytes()
     )
@@ -137,16 +151,20 @@ def test_two_runs_are_equal_bit_for_bit() -> None:
     ("k", "h", "m"), [(1, 1, 600), (7, 11, 600), (3, 4, 2), (3, 4, 5), (7, 4, 9)]
 )
 def test_every_shape(k: int, h: int, m: int) -> None:
-    Z, P, _ = planted()
-    found = consensus(P, kept_rows(Z.T @ Z / len(Z)), in_blocks(Z[:m], 3), k, h, tolerance=1e-12)
+    Z, P, values, _ = planted()
+    found = consensus(
+        P, values, kept_rows(Z.T @ Z / len(Z)), in_blocks(Z[:m], 3), k, h, tolerance=1e-12
+    )
     assert np.array_equal(found.selected, np.unique(found.selected))
     assert found.selected.size == h
 
 
 def test_a_sample_of_few_distinct_rows() -> None:
-    Z, P, _ = planted()
+    Z, P, values, _ = planted()
     sample = np.tile(Z[:3], (40, 1))
-    found = consensus(P, kept_rows(Z.T @ Z / len(Z)), in_blocks(sample, 50), 5, 4, tolerance=1e-12)
+    found = consensus(
+        P, values, kept_rows(Z.T @ Z / len(Z)), in_blocks(sample, 50), 5, 4, tolerance=1e-12
+    )
     assert found.selected.size == 4
 
 
@@ -156,9 +174,9 @@ def test_a_sample_of_few_distinct_rows() -> None:
      (3, 2, 1, "sample of 1 rows")],
 )  # fmt: skip
 def test_bad_requests_are_refused(k: int, h: int, m: int, message: str) -> None:
-    Z, P, _ = planted()
+    Z, P, values, _ = planted()
     with pytest.raises(ValueError, match=message):
-        consensus(P, kept_rows(np.eye(13)), in_blocks(Z[:m], 9), k, h, tolerance=0.0)
+        consensus(P, values, kept_rows(np.eye(13)), in_blocks(Z[:m], 9), k, h, tolerance=0.0)
 
 
 @pytest.mark.parametrize(("m", "p", "k"), [(4000, 200, 5), (300, 3000, 20), (500, 40, 2)])
@@ -166,11 +184,11 @@ def test_memory_stays_below_the_bound(m: int, p: int, k: int) -> None:
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((m, p))
     P = np.linalg.qr(rng.standard_normal((p, 2 * k)))[0]
-    C = np.eye(p)
+    C, values = np.eye(p), np.ones(2 * k)
     blocks = in_blocks(Z, max(2**20 // p, 1))
     tracemalloc.start()
     try:
-        consensus(P, kept_rows(C), blocks, k, 3, tolerance=0.0)
+        consensus(P, values, kept_rows(C), blocks, k, 3, tolerance=0.0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
