@@ -65,11 +65,11 @@ class View:
         width, ascii_only = options.max_width, options.ascii_only
         dot = " - " if ascii_only else " · "
         for stage in list(self._over):
-            parts = [stage.title, duration(stage.seconds), stage.amount, stage.rate]
+            parts = [stage.title, duration(stage.seconds), stage.amount, stage.rate, stage.limit]
             yield _line(parts, width, dot, "dim")
         yield self._under_way(now, console, width, ascii_only)
         if now.amount or now.figures:
-            yield _line([now.amount, *now.figures, now.rate], width, dot, "")
+            yield _line([now.amount, *now.figures, now.rate, now.limit], width, dot, "")
         for parts in self._tally.resources():
             yield _line(parts, width, dot, "dim")
 
