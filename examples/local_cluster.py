@@ -3,9 +3,15 @@
 kmufs-stream demo && python examples/local_cluster.py
 """
 
-from distributed import Client
+import sys
 
-from kmufs_stream import select
+try:
+    from distributed import Client
+
+    from kmufs_stream import select
+except ModuleNotFoundError as missing:
+    print(f'{missing}: pip install ".[cluster]"', file=sys.stderr)
+    sys.exit(2)
 
 if __name__ == "__main__":  # worker processes import this file
     with Client(n_workers=2, threads_per_worker=1, memory_limit="2GB") as client:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kmufs_stream.progress import Event, Noticed, Progress
+from kmufs_stream_cli.show import escaped
 from kmufs_stream_cli.tally import Standing, Tally, duration, left_of
 
 HERTZ = 4  # more would cost the blocks' threads time
@@ -33,7 +34,7 @@ def live(console: Console, tally: Tally) -> Iterator[Progress]:
     def progress(event: Event) -> None:
         if isinstance(event, Noticed):
             display.console.print(
-                event.text, markup=False, highlight=False, emoji=False, soft_wrap=True
+                escaped(event.text), markup=False, highlight=False, emoji=False, soft_wrap=True
             )
         view.take(event)
 

@@ -14,10 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from examples.paper import figures
-from examples.paper.printed import ACCURACY, NMI, printed
-from examples.paper.protocol import SCALES, Best, Judge, Scale, methods
-from examples.paper.sets import Float, Labelled, load
+try:
+    from examples.paper import figures
+    from examples.paper.printed import ACCURACY, NMI, printed
+    from examples.paper.protocol import SCALES, Best, Judge, Scale, methods
+    from examples.paper.sets import Float, Labelled, load
+except ModuleNotFoundError as missing:
+    print(f'{missing}: pip install ".[report]"', file=sys.stderr)
+    sys.exit(2)
 
 Results = dict[str, dict[str, Best]]  # by method, then by set
 

@@ -266,7 +266,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "data.zarr", "--overwrite"),
         "output_is_input",
         ("is the input",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output inside the input",
@@ -274,7 +274,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "data.zarr/in"),
         "output_is_input",
         ("inside the input",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output is this folder",
@@ -282,7 +282,7 @@ CASES = [
         (*DATA, *K, *H, "--out", ".", "--overwrite"),
         "bad_output",
         ("not the name",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output in no folder",
@@ -298,7 +298,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "file/here.zarr"),
         "no_folder",
         ("is not a folder",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output is a file",
@@ -306,7 +306,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "file", "--overwrite"),
         "output_exists",
         ("not a Zarr store",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output is a folder",
@@ -390,7 +390,7 @@ CASES = [
         ("decompose", "data.zarr", "--k", 2, "--out", "data.zarr/f"),
         "output_is_input",
         ("inside the input",),
-        "another output",
+        "another --out",
     ),
     Case("no k", ok, (*DATA, *H), "usage", ("--k",), "kmufs-stream select --help"),
     Case("k in words", ok, (*DATA, "--k", "ten", *H), "usage", ("--k",), "select --help"),
@@ -631,3 +631,7 @@ def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:
     told = cli("info", "n\nl.zarr")
     assert told.out.startswith(r"n\nl.zarr: a kmufs-stream selection")
     assert r"no\nne.zarr does not exist" in cli("info", "no\nne.zarr").err
+    other = cli("plan", "data.zarr", "--variable", "y", "--sample-dims", "q\nr", "--k", 2, "--h", 2)
+    assert len(other.err.splitlines()) == 2
+    options = ("--feature-labels", "b", "--features", "p\n", "--k", 2, "--h", 2)
+    assert r"Did you mean 'p\nq'?" in cli("plan", "data.zarr", *options).err

@@ -63,6 +63,17 @@ def test_what_was_meant_is_named(
     assert meant in done.err
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("-k 10", "--k 10"), ("-h 100", "--h 100"), ("-h100", "--h 100"), ("-k=5,10", "--k 5,10")],
+)
+def test_one_dash_is_one_too_few(cli: Cli, cells: Path, typed: str, meant: str) -> None:
+    done = cli("select", "cells.zarr", *typed.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"Error: No such option: {typed}.\n  Type two dashes: {meant}\n"
+    assert cli("select", "-h").code == 0
+
+
 def test_nothing_is_suggested_where_nothing_is_near() -> None:
     assert did_you_mean("zebra", ["counts", "logs"]) == ""
     assert did_you_mean("", []) == ""
