@@ -52,6 +52,9 @@ SELECT = ("select", "cells.zarr", "--variable", "counts", "--k", 2, "--h", 3)
         ((*SELECT, "--feature-labels", "symbols"), "'symbol'"),
         ((*SELECT, "--feature-labels", "symbol", "--features", "G3"), "'g3'"),
         ((*SELECT, "--where", "batsh > 3"), "'batch'"),
+        (("evaluate", "cels.zarr"), "'cells.zarr'"),
+        (("info", "cels.zarr"), "'cells.zarr'"),
+        ((*SELECT, "--factor", "cels.zarr"), "'cells.zarr'"),
         (("convert", "table.csv", "t.zarr", "--index-column", "nam"), "'name'"),
     ],
 )
