@@ -14,7 +14,8 @@ except ModuleNotFoundError as missing:
     sys.exit(2)
 
 if __name__ == "__main__":  # worker processes import this file
-    with Client(n_workers=2, threads_per_worker=1, memory_limit="2GB") as client:
+    size = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "2GB"}
+    with Client(**size, dashboard_address=":0") as client:
         print("dashboard:", client.dashboard_link)
         result = select("kmufs-demo/digits.zarr", k=10, h=20, out="chosen.zarr", overwrite=True)
         print(result)

@@ -95,7 +95,9 @@ def say(message: str) -> None:
 def main() -> None:
     """Print the tables, draw the figures."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m examples.paper",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("sets", type=Path, nargs="+", help=".npz files, or folders of them")
     parser.add_argument("--figures", type=Path, default=Path("figures"), help="folder for figures")
@@ -105,6 +107,8 @@ def main() -> None:
     files = [f for path in asked.sets for f in (path.glob("*.npz") if path.is_dir() else [path])]
     if not files:
         parser.error(f"no .npz file in {', '.join(map(str, asked.sets))}")
+    if lost := [str(path) for path in files if not path.is_file()]:
+        parser.error(f"{', '.join(lost)} not found: give .npz files, or folders of them")
     sets = [load(path, scale.samples) for path in sorted(files, key=lambda path: path.stem)]
     draw(sets, scale, asked.figures)
     results = compare(sets, scale)
