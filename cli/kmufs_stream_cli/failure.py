@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 import typer
 
@@ -82,7 +83,11 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
         return Failure(
             "usage", f"{option} {given[-1]} is no {kind}.", f"Give one; see {path} --help.", 2
         )
-    return Failure("usage", message, f"See {path} --help.", 2)
+    remedy = f"See {path} --help."
+    if "No such command" in message and Path(named[-1]).exists():
+        what = shlex.join([command[0], "select", *command[1:]])
+        remedy = f"A command comes first, as in: {what}"
+    return Failure("usage", message, remedy, 2)
 
 
 def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> None:

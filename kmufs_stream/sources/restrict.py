@@ -115,7 +115,8 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             if met.dtype != bool or met.shape != (len(table),) or not used:
                 raise ValueError("it is not true or false for each sample")
         except Exception as error:
-            said = " ".join(f"{'; '.join(lost) or getattr(error, 'msg', error)}".split())
+            why = "; ".join(lost) or (error.args[0] if error.args else error)
+            said = " ".join(str(why).split())
             raise RequestError(
                 "bad_condition",
                 f"--where {condition!r} cannot be answered: {said}",

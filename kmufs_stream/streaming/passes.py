@@ -13,7 +13,7 @@ from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
 from kmufs_stream.streaming.kernels import Kernel, State
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.tree import Node, Tree
-from kmufs_stream.streaming.workers import Spent, Workers, open_workers
+from kmufs_stream.streaming.workers import Spent, Workers, open_workers, sum_of
 
 if TYPE_CHECKING:
     import distributed
@@ -259,13 +259,15 @@ def fold_run(
 ) -> State:
     """The state of neighbouring partitions, the first 2^i of them, merged as the tree does."""
     states: list[State] = []  # of 2^i partitions each, i falling
+    spent: list[Spent] = []
     for number, partition in enumerate(partitions, 1):
-        states.append(fold_partition(kernel, rows, partition, stopped, tell))
+        states.append(fold_partition(kernel, rows, partition, stopped, spent.append))
         while number % 2 == 0:
             _merge_last(kernel, states)
             number //= 2
     while len(states) > 1:
         _merge_last(kernel, states)
+    tell(sum_of(spent))
     return states[0]
 
 

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -31,6 +31,12 @@ class Spent(NamedTuple):
 
     reading: float
     working: float
+
+
+def sum_of(spent: Iterable[Spent]) -> Spent:
+    """What several tasks took together."""
+    each = list(spent)
+    return Spent(sum(s.reading for s in each), sum(s.working for s in each))
 
 
 class Workers(Protocol):
@@ -114,7 +120,7 @@ class Threads:
         self._limit.__exit__(None, None, None)
 
     def told(self) -> Spent:
-        return _sum_of(self._spent)
+        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
 
     def share(self, value: Any) -> Any:
         return value
@@ -140,12 +146,6 @@ class Threads:
 
 def _run_here(task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return task(*(a.result() if isinstance(a, Future) else a for a in arguments))
-
-
-def _sum_of(spent: queue.SimpleQueue[Spent]) -> Spent:
-    """All that is in a queue now, taken out."""
-    each = [spent.get() for _ in range(spent.qsize())]
-    return Spent(sum(s.reading for s in each), sum(s.working for s in each))
 
 
 class Cluster:
@@ -177,7 +177,7 @@ class Cluster:
         self._limit.__exit__(None, None, None)
 
     def told(self) -> Spent:
-        return _sum_of(self._spent)
+        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
 
     def _hear(self, event: tuple[float, tuple[str, float, float]]) -> None:
         _, (name, reading, working) = event

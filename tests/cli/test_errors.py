@@ -396,9 +396,16 @@ CASES = [
     Case("k in words", ok, (*DATA, "--k", "ten", *H), "usage", ("--k ten",), "select --help"),
     Case("threads in words", ok, (*DATA, *K, *H, "--threads=two"), "usage", ("two",), "--help"),
     Case("tol in words", ok, (*DATA, *K, *H, "--tol", "low"), "usage", ("low is no",), "--help"),
-    Case("no value", ok, (*DATA, *K, "--h"), "usage", ("--h",), "kmufs-stream select --help"),
     Case("no data", ok, ("select", *K, *H), "usage", ("DATA",), "select --help"),
     Case("misspelt option", ok, (*DATA, *K, *H, "--outt", "x"), "usage", ("--out",), "--help"),
+    Case(
+        "no command",
+        ok,
+        ("data.zarr", *K, *H),
+        "usage",
+        ("'data.zarr'",),
+        "kmufs-stream select data.zarr --k 2",
+    ),
     Case("misspelt command", ok, ("selec", "data.zarr"), "usage", ("'selec'",), "--help"),
 ]
 

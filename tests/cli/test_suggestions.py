@@ -75,6 +75,7 @@ def test_one_dash_is_one_too_few(cli: Cli, cells: Path, typed: str, meant: str) 
     assert (done.code, done.out) == (2, "")
     assert done.err == f"Error: No such option: {typed}.\n  Type two dashes: {meant}\n"
     assert cli("select", "-h").code == 0
+    assert "See kmufs-stream select --help." in cli("select", "cells.zarr", "--h").err
 
 
 def test_nothing_is_suggested_where_nothing_is_near() -> None:

@@ -68,8 +68,8 @@ def sweep(
     ] = None,
     overwrite: options.Overwrite = False,
     method: options.Method = "auto",
-    tol: options.Tol = 1e-4,
-    max_passes: options.MaxPasses = 12,
+    tol: options.Tol = options.TOL,
+    max_passes: options.MaxPasses = options.MAX_PASSES,
     seed: options.Seed = 0,
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -214,9 +214,18 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
     k, solver = best.k, best.solver
     knee = found.suggested_h.get((k, solver))
     h = knee or best.h
-    at_k = f"k = {k}, where the eigengap is" if trials else f"k = {k}, of which most is explained"
-    at_h = f"h = {h}, the knee of its curve" if knee else f"h = {h}, with which it explains most"
-    why = f"This writes one of them: {at_k}; {solver}, which explains most of it; {at_h}."
+    chosen = []
+    if trials:
+        chosen.append(f"k = {k}, where the eigengap is")
+    elif len({trial.k for trial in found.trials}) > 1:
+        chosen.append(f"k = {k}, of which most is explained")
+    if len({trial.solver for trial in found.trials}) > 1:
+        chosen.append(f"{solver}, which explains most of it")
+    if knee:
+        chosen.append(f"h = {h}, the knee of its curve")
+    elif len({trial.h for trial in found.trials}) > 1:
+        chosen.append(f"h = {h}, which explains most")
+    why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
     if from_factor:
         why += f" DATA is what {table.data} was made of."
     return why, show.command(
