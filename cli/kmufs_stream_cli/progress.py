@@ -84,11 +84,11 @@ def _retries(retried: Callable[[], None]) -> Iterator[None]:
 def notices(event: Event) -> None:
     """Nothing but what a user should know."""
     if isinstance(event, Noticed):
-        say(escaped(event.text))
+        say(event.text)
     elif isinstance(event, Planned) and event.dashboard:
         say(f"cluster dashboard: {event.dashboard}")
 
 
 def say(line: str) -> None:
-    """A plain line on stderr."""
-    print(line, file=sys.stderr, flush=True)
+    """A plain line on stderr, not broken by what is in a name."""
+    print(escaped(line), file=sys.stderr, flush=True)

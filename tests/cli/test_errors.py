@@ -634,8 +634,9 @@ def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:
         planted(100, 4), dims=("a", "b"), name="x", coords={"b": ["p\nq", "r\ts", "é", "u"]}
     )
     data.to_dataset().to_zarr("data.zarr", consolidated=False)
-    done = cli("select", "data.zarr", "--k", 2, "--h", 4, "--out", "n\nl.zarr")
+    done = cli("select", "data.zarr", "--k", 2, "--h", 4, "--out", "n\nl.zarr", "--log")
     assert done.code == 0
+    assert r"labels: p\nq, r\ts, é, u" in done.err
     for shown in (r"p\nq", r"r\ts", "é"):
         assert shown in done.out
     told = cli("info", "n\nl.zarr")
