@@ -8,14 +8,19 @@ of the memory, and no projection has to be applied to new vectors: the dimension
 out. How much worse does search become?
 """
 
+import sys
 from pathlib import Path
 
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.neural_network import MLPClassifier
+try:
+    import numpy as np
+    from sklearn.datasets import load_digits
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.neural_network import MLPClassifier
 
-from kmufs_stream import KMeansUFS, convert, select
+    from kmufs_stream import KMeansUFS, convert, select
+except ModuleNotFoundError as missing:
+    print(f"{missing}: pip install .", file=sys.stderr)
+    sys.exit(2)
 
 DIMENSIONS, KEPT = 256, 16
 

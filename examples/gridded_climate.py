@@ -7,15 +7,20 @@ The weather moves between four regimes, each a large pattern over the map. Sampl
 features are grid points: which ten would tell the regimes apart?
 """
 
+import sys
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-import xarray as xr
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score
+try:
+    import numpy as np
+    import pandas as pd
+    import xarray as xr
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_rand_score
 
-from kmufs_stream import open_matrix, select
+    from kmufs_stream import open_matrix, select
+except ModuleNotFoundError as missing:
+    print(f"{missing}: pip install .", file=sys.stderr)
+    sys.exit(2)
 
 CENTRES = {"blocking": (65, 10), "ridge": (45, -5), "trough": (50, 30), "zonal": (40, 20)}
 

@@ -4,10 +4,16 @@ The image holds kmufs-stream with its cluster extra. The pods mount the volume o
 does the machine, or pod, that runs this: the operator's custom resources must be installed.
 """
 
-from dask_kubernetes.operator import KubeCluster, make_cluster_spec
-from distributed import Client
+import sys
 
-from kmufs_stream import select
+try:
+    from dask_kubernetes.operator import KubeCluster, make_cluster_spec
+    from distributed import Client
+
+    from kmufs_stream import select
+except ModuleNotFoundError as missing:
+    print(f'{missing}: pip install ".[cluster]" dask-kubernetes', file=sys.stderr)
+    sys.exit(2)
 
 spec = make_cluster_spec(
     name="kmufs",

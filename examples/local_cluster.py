@@ -3,12 +3,19 @@
 kmufs-stream demo && python examples/local_cluster.py
 """
 
-from distributed import Client
+import sys
 
-from kmufs_stream import select
+try:
+    from distributed import Client
+
+    from kmufs_stream import select
+except ModuleNotFoundError as missing:
+    print(f'{missing}: pip install ".[cluster]"', file=sys.stderr)
+    sys.exit(2)
 
 if __name__ == "__main__":  # worker processes import this file
-    with Client(n_workers=2, threads_per_worker=1, memory_limit="2GB") as client:
+    size = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "2GB"}
+    with Client(**size, dashboard_address=":0") as client:
         print("dashboard:", client.dashboard_link)
         result = select("kmufs-demo/digits.zarr", k=10, h=20, out="chosen.zarr", overwrite=True)
         print(result)

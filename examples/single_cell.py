@@ -7,16 +7,21 @@ cells were read to different depths, and six cell types raise fifteen genes each
 Which 60 genes tell the types apart? Labels take no part in the choice.
 """
 
+import sys
 from pathlib import Path
 
-import anndata
-import numpy as np
-import pandas as pd
-from scipy import sparse
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score
+try:
+    import anndata
+    import numpy as np
+    import pandas as pd
+    from scipy import sparse
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_rand_score
 
-from kmufs_stream import Screening, open_matrix, select
+    from kmufs_stream import Screening, open_matrix, select
+except ModuleNotFoundError as missing:
+    print(f'{missing}: pip install ".[anndata]"', file=sys.stderr)
+    sys.exit(2)
 
 TYPES, MARKERS, GENES = 6, 15, 2000
 

@@ -1,9 +1,15 @@
 """Select on the jobs of a SLURM cluster: pip install dask-jobqueue."""
 
-from dask_jobqueue import SLURMCluster
-from distributed import Client
+import sys
 
-from kmufs_stream import select
+try:
+    from dask_jobqueue import SLURMCluster
+    from distributed import Client
+
+    from kmufs_stream import select
+except ModuleNotFoundError as missing:
+    print(f'{missing}: pip install ".[cluster]" dask-jobqueue', file=sys.stderr)
+    sys.exit(2)
 
 with (
     SLURMCluster(cores=8, processes=8, memory="32GB", walltime="04:00:00") as cluster,

@@ -9,15 +9,20 @@ clusters follow it.) A sorting machine has filters for 8 wavelengths. Which? Nei
 wavelengths say nearly the same, so this is where solvers differ most.
 """
 
+import sys
 from pathlib import Path
 
-import numpy as np
-import xarray as xr
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score
-from sklearn.preprocessing import scale
+try:
+    import numpy as np
+    import xarray as xr
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_rand_score
+    from sklearn.preprocessing import scale
 
-from kmufs_stream import decompose, select
+    from kmufs_stream import decompose, select
+except ModuleNotFoundError as missing:
+    print(f"{missing}: pip install .", file=sys.stderr)
+    sys.exit(2)
 
 BANDS = {  # centre and width in nm, depth
     "kaolinite": [(1400, 15, 0.30), (2200, 25, 0.30)],

@@ -55,7 +55,7 @@ def check_anndata_output(
             f"The copy of {matrix.source} has its format; {out} does not end in {suffix}.",
             f"Give --anndata-out a name that ends in {suffix}.",
         )
-    check_output(out, inputs, overwrite=overwrite)
+    check_output(out, inputs, overwrite=overwrite, option="--anndata-out")
     return out
 
 

@@ -140,7 +140,7 @@ def convert(
         )
     wanted = None if dtype is None else parse_dtype(dtype)
     budget = parse_memory(memory) or available_memory() // 2
-    check_output(target, [Path(path)], overwrite=overwrite)
+    check_output(target, [Path(path)], overwrite=overwrite, option="OUT")
     columns: dict[str, str] = {}
     features: tuple[str, ...] = ()
     with new_zarr(target, overwrite=overwrite) as folder:

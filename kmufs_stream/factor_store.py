@@ -19,6 +19,7 @@ from kmufs_stream.places import (
     absence,
     is_there,
     name_of,
+    near,
     place_of,
     zarr_root,
 )
@@ -109,7 +110,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
         raise RequestError(
             "not_found",
             f"The factor {absence(place)}",
-            "Make it with kmufs-stream decompose.",
+            f"{near(place)}Make it with kmufs-stream decompose.",
         )
     if not is_factor(place):
         raise RequestError(

@@ -12,7 +12,8 @@ from upath import UPath
 
 from kmufs_stream import factor_store, stored
 from kmufs_stream.errors import RequestError
-from kmufs_stream.places import PlaceLike, absence, is_there, name_of, place_of, zarr_root
+from kmufs_stream.places import PlaceLike, absence, is_there, name_of, near, place_of, zarr_root
+from kmufs_stream.provenance import TRUTHS
 from kmufs_stream.recognition import recognised
 from kmufs_stream.streaming import checkpoint
 
@@ -36,7 +37,6 @@ OUTCOME = (
     "samples_dropped",
     "missing_values",
 )
-TRUTHS = {"converged", "settled"}
 SHAPE = ("samples", "features", "k", "h")
 
 
@@ -55,7 +55,9 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     place = place_of(path, storage_options)
     assert isinstance(place, Path | UPath)
     if not is_there(place):
-        raise RequestError("not_found", absence(place), "Look for a slip in the path.")
+        raise RequestError(
+            "not_found", absence(place), f"{near(place)}Look for a slip in the path."
+        )
     noted = place / checkpoint.IDENTITY
     said, arrays = _of_checkpoint(noted) if noted.is_file() else _of_store(place)
     kind = str(said.get("format"))
@@ -73,7 +75,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
         for name in list(rest)
         if name in OUTCOME or name.startswith("excluded")
     }
-    for name in TRUTHS & outcome.keys():  # a selection has them as 0 and 1
+    for name in TRUTHS & outcome.keys():
         outcome[name] = bool(outcome[name])
     shape = {name: said[name] for name in SHAPE if name in said}
     if kind == factor_store.FORMAT:

@@ -37,7 +37,6 @@ from kmufs_stream.places import (
 )
 
 ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # what tells a store comes last
-ELSEWHERE = "Choose another output."
 _ours: set[str] = set()  # claims of this process
 
 
@@ -82,11 +81,13 @@ class RootLast(WrapperStore[Store]):
             await super().delete(key)
 
 
-def check_object_store(out: UPath, *, overwrite: bool) -> None:
+def check_object_store(out: UPath, option: str, *, overwrite: bool) -> None:
     """See ``check_output()``: the same for an address."""
     if is_unlisted(out):
         raise RequestError(
-            "read_only", f"{out} cannot be written to: it is a web address.", ELSEWHERE
+            "read_only",
+            f"{out} cannot be written to: it is a web address.",
+            f"Choose another {option}.",
         )
     if out.parent == out:
         raise RequestError(
@@ -99,13 +100,13 @@ def check_object_store(out: UPath, *, overwrite: bool) -> None:
                 raise RequestError(
                     "output_exists",
                     f"The output {out} exists.",
-                    "Say --overwrite to replace it, or choose another output.",
+                    f"Say --overwrite to replace it, or choose another {option}.",
                 )
         elif is_there(out) and not _claims(out):  # else it is what a run that died has left
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                "Choose another output, or remove it yourself.",
+                f"Choose another {option}, or remove it yourself.",
             )
         trial = _beside(out) / f"trial-{uuid.uuid4().hex}"
         trial.write_bytes(b"")

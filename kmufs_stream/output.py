@@ -29,25 +29,28 @@ from kmufs_stream.zarr_io import written_quietly
 ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
-def check_output(out: Place, inputs: Sequence[Place], *, overwrite: bool) -> None:
+def check_output(
+    out: Place, inputs: Sequence[Place], *, overwrite: bool, option: str = "--out"
+) -> None:
     """Refuse an output that cannot or must not be written, before anything is computed.
 
-    Raises RequestError: it exists (without ``overwrite``, or is no Zarr store), it and an input
-    lie one in the other, where it lies does not exist or cannot be written to.
+    ``option`` is what chooses another. Raises RequestError: it exists (without ``overwrite``, or
+    is no Zarr store), it and an input lie one in the other, where it lies does not exist or cannot
+    be written to.
     """
     if isinstance(out, Path) and out.name in ("", ".."):
         raise RequestError(
             "bad_output",
             f"The output {out} is an existing folder, not the name of a store to write.",
-            "Choose another output.",
+            f"Choose another {option}.",
         )
-    _check_apart(out, inputs, "Choose another output.")
+    _check_apart(out, inputs, f"Choose another {option}.")
     if isinstance(out, Path):
-        _check_folder(out, overwrite=overwrite)
+        _check_folder(out, option, overwrite=overwrite)
     elif isinstance(out, Store):
         check_given(out)
     else:
-        check_object_store(out, overwrite=overwrite)
+        check_object_store(out, option, overwrite=overwrite)
 
 
 def _overlap(out: Place, source: Place) -> str | None:
@@ -62,7 +65,7 @@ def _overlap(out: Place, source: Place) -> str | None:
     return "holds" if ours in theirs.parents else None
 
 
-def _check_folder(out: Path, *, overwrite: bool) -> None:
+def _check_folder(out: Path, option: str, *, overwrite: bool) -> None:
     place = out.resolve()
     _repair(place)
     if not place.parent.is_dir():
@@ -70,26 +73,26 @@ def _check_folder(out: Path, *, overwrite: bool) -> None:
         raise RequestError(
             "no_folder",
             f"The folder {place.parent} of the output {what}.",
-            "Create it, or choose another output.",
+            f"Create it, or choose another {option}.",
         )
     if out.exists():
         if not is_zarr(out) and not is_hdf5(out):
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                "Choose another output, or remove it yourself.",
+                f"Choose another {option}, or remove it yourself.",
             )
         if not overwrite:
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists.",
-                "Say --overwrite to replace it, or choose another output.",
+                f"Say --overwrite to replace it, or choose another {option}.",
             )
     if not _writable(place.parent):
         raise RequestError(
             "not_writable",
             f"The folder {place.parent} of the output cannot be written to.",
-            "Choose another output, or change the folder's permissions.",
+            f"Choose another {option}, or change the folder's permissions.",
         )
 
 

@@ -201,11 +201,12 @@ def is_there(place: Place) -> bool:
 def absence(place: Place) -> str:
     """That nothing is at a place, and what else is missing."""
     if isinstance(place, UPath):
-        try:
-            place.fs.ls(place.path)
-        except FileNotFoundError as error:
-            if " " in str(error):  # a sentence, such as that the bucket does not exist
-                return f"{place} does not exist: {error}."
+        with reached(place):
+            try:
+                place.fs.ls(place.path)
+            except FileNotFoundError as error:
+                if " " in str(error):  # a sentence, such as that the bucket does not exist
+                    return f"{place} does not exist: {error}."
     return f"{name_of(place)} " + ("is empty." if isinstance(place, Store) else "does not exist.")
 
 

@@ -58,11 +58,15 @@ class Advanced:
     Attributes
     ----------
     restored : they were done by an earlier run, and come from its checkpoint.
+    reading, working : seconds that tasks, side by side or not, have meanwhile spent on reading and
+        decoding, and in all; 0 where that is not measured.
     figures : where the stage stands now, by name: an objective, residuals.
     """
 
     count: int
     restored: bool = False
+    reading: float = 0.0
+    working: float = 0.0
     figures: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 # The formats of what decompose, select and apply write.
 FACTOR, SELECTION, APPLICATION = "kmufs-factor", "kmufs-selection", "kmufs-application"
+TRUTHS = {"converged", "settled"}  # attributes that a selection has as 0 and 1
 
 
 def made_by(command: str | None) -> dict[str, str]:

@@ -120,7 +120,7 @@ def rechunk(
     began = time.perf_counter()
     target = place_of(out, storage_options)
     matrix = open_matrix(data, storage_options=storage_options)
-    check_output(target, inputs_of(matrix), overwrite=overwrite)
+    check_output(target, inputs_of(matrix), overwrite=overwrite, option="OUT")
     tiling = plan_tiles(matrix, memory)
     identity = identity_of_copy(matrix)
     dims = (matrix.sample_dim, matrix.feature_dim)

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.places import Place, absence, is_there, name_of, zarr_root
+from kmufs_stream.places import Place, absence, is_there, name_of, near, zarr_root
 from kmufs_stream.provenance import APPLICATION
 from kmufs_stream.recognition import recognised, stored_attributes
 from kmufs_stream.result import FORMAT, FORMAT_VERSION
@@ -196,7 +196,8 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
     """The root of a written selection or application, or one of its groups, lazily."""
     source = name_of(place)
     if not is_there(place):
-        raise RequestError("not_found", absence(place), "Make it with kmufs-stream select.")
+        remedy = f"{near(place)}Make it with kmufs-stream select."
+        raise RequestError("not_found", absence(place), remedy)
     try:
         # An index would load the labels of all samples.
         stored = open_decoded(

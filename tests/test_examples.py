@@ -1,6 +1,8 @@
 """The walk-throughs run as they are, and their insight is there in small, too."""
 
 import importlib.util
+import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -41,6 +43,17 @@ def test_chosen_dimensions_find_more_than_random_ones(tmp_path: Path) -> None:
     recall = example("embeddings").main(tmp_path, copies=2)
     assert recall["the 16 chosen"] > recall["16 at random"] + 0.05
     assert recall["the 16 chosen"] > 0.75
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(EXAMPLES.glob("*.py"))])
+def test_what_is_not_installed_is_told_in_one_line(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "kmufs_stream", None)
+    with pytest.raises(SystemExit) as ended:
+        example(name)
+    assert ended.value.code == 2
+    assert re.fullmatch(r".+: pip install .+\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 import zarr
 from helpers import labelled, no_warnings, planted, write_bare, write_xarray
+from PIL import Image
 
 from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
 from kmufs_stream.reporting.content import ROWS, Result, overlap, read_all
@@ -153,6 +154,12 @@ def test_same_input_same_bytes(results: dict[str, Path], tmp_path: Path) -> None
     b = report(results["css"], out=tmp_path / "b.html", png=tmp_path / "b.png")
     assert a.output.read_bytes() == b.output.read_bytes()
     assert a.images[0].read_bytes() == b.images[0].read_bytes()
+
+
+def test_an_image_says_what_it_shows(results: dict[str, Path], tmp_path: Path) -> None:
+    done = report(results["css"], out=tmp_path / "a.html", png=tmp_path / "figures")
+    with Image.open(done.images[0]) as image:
+        assert "the first 3 marked" in image.info["Description"]
 
 
 def test_results_side_by_side(results: dict[str, Path], whole: Page) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 
 from kmufs_stream.allocator import share_one_heap
+from kmufs_stream.errors import RequestError
 from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
 from kmufs_stream_cli.commands.apply import apply
@@ -32,6 +35,7 @@ from kmufs_stream_cli.failure import explain, tell
 from kmufs_stream_cli.typed import remember
 
 NAME = "kmufs-stream"
+ONE_DASH = re.compile(r"-([kh])(?: |=|(?=\d))(\d.*)")
 
 app = typer.Typer(
     name=NAME,
@@ -118,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 warnings.simplefilter("ignore")  # nothing in them that a user can act on
                 # zarr leaves tasks behind when one fails; asyncio prints their tracebacks.
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+            _refuse_one_dash(arguments)
             command = typer.main.get_command(app)
             done = command.main(arguments or ["--help"], prog_name=NAME, standalone_mode=False)
         code = done if isinstance(done, int) else 0
@@ -130,6 +135,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         _quietly(partial(tell, failure, error, json="--json" in arguments, debug=debug))
     _drop_unwritten()
     return code
+
+
+def _refuse_one_dash(words: Sequence[str]) -> None:
+    """Numbers after -k and -h, of which the latter would show the help instead of an error."""
+    for typed in [*words, *map(" ".join, pairwise(words))]:
+        if found := ONE_DASH.fullmatch(typed):
+            option, number = found.groups()
+            raise RequestError(
+                "usage", f"No such option: {typed}.", f"Type two dashes: --{option} {number}"
+            )
 
 
 def _quietly(say: Callable[[], None]) -> None:

@@ -8,6 +8,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
 
 import typer
 
@@ -28,14 +30,13 @@ class Failure:
     message: str
     remedy: str
     exit_code: int
+    kept: tuple[str, ...] = ()  # by a checkpoint: where it is, and how to go on from it
 
 
 def explain(error: BaseException, command: Sequence[str]) -> Failure:
     """What an exception means to whoever typed the command."""
-    # Left by a checkpoint: where it is, and how to go on from it.
-    kept = [note for note in getattr(error, "__notes__", []) if RESUME in note]
-    failure = _explain(error, command, resumable=bool(kept))
-    return replace(failure, remedy="\n".join([failure.remedy, *kept]).strip())
+    kept = tuple(note for note in getattr(error, "__notes__", []) if RESUME in note)
+    return replace(_explain(error, command, resumable=bool(kept)), kept=kept)
 
 
 def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -> Failure:
@@ -51,9 +52,7 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
             130,
         )
     if isinstance(error, UsageError):
-        path = getattr(getattr(error, "ctx", None), "command_path", command[0])
-        message = str(getattr(error, "format_message", lambda: error)())
-        return Failure("usage", message, f"See {path} --help.", 2)
+        return _usage(error, command)
     if isinstance(error, MemoryError):
         return Failure(
             "out_of_memory",
@@ -71,6 +70,26 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
     )
 
 
+def _usage(error: Exception, command: Sequence[str]) -> Failure:
+    """What the parser does not understand."""
+    named = [word for word in command[:2] if not word.startswith("-")]
+    path = getattr(getattr(error, "ctx", None), "command_path", " ".join(named))
+    message = str(getattr(error, "format_message", lambda: error)())
+    option = getattr(getattr(error, "param", None), "opts", [""])[0]
+    given = [word for before, word in pairwise(command) if before == option]
+    given += [word.partition("=")[2] for word in command if word.startswith(f"{option}=")]
+    if given and isinstance(error, typer.BadParameter):  # all others are texts and flags
+        kind = "whole number" if "integer" in message else "number"
+        return Failure(
+            "usage", f"{option} {given[-1]} is no {kind}.", f"Give one; see {path} --help.", 2
+        )
+    remedy = f"See {path} --help."
+    if "No such command" in message and Path(named[-1]).exists():
+        what = shlex.join([command[0], "select", *command[1:]])
+        remedy = f"A command comes first, as in: {what}"
+    return Failure("usage", message, remedy, 2)
+
+
 def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> None:
     """Print it: JSON on stdout, or words on stderr; where it came from only with ``debug``."""
     from kmufs_stream_cli.show import escaped
@@ -78,12 +97,13 @@ def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> 
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if json:
-        keys = {"code": failure.code, "message": failure.message, "remedy": failure.remedy}
+        remedy = "\n".join([failure.remedy, *failure.kept]).strip()
+        keys = {"code": failure.code, "message": failure.message, "remedy": remedy}
         print(jsonlib.dumps({"error": keys}))
         return
     head = "" if failure.exit_code == 130 else "Error: "
     # What the parser says has lines of its own; elsewhere only a name can hold a break.
     message = failure.message if failure.code == "usage" else escaped(failure.message)
     print(f"{head}{message}", file=sys.stderr)
-    for line in failure.remedy.splitlines():
-        print(f"  {line}", file=sys.stderr)
+    for line in filter(None, [failure.remedy, *failure.kept]):
+        print(f"  {escaped(line)}", file=sys.stderr)

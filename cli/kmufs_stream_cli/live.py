@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kmufs_stream.progress import Event, Noticed, Progress
+from kmufs_stream_cli.show import escaped
 from kmufs_stream_cli.tally import Standing, Tally, duration, left_of
 
 HERTZ = 4  # more would cost the blocks' threads time
@@ -33,7 +34,7 @@ def live(console: Console, tally: Tally) -> Iterator[Progress]:
     def progress(event: Event) -> None:
         if isinstance(event, Noticed):
             display.console.print(
-                event.text, markup=False, highlight=False, emoji=False, soft_wrap=True
+                escaped(event.text), markup=False, highlight=False, emoji=False, soft_wrap=True
             )
         view.take(event)
 
@@ -65,11 +66,11 @@ class View:
         width, ascii_only = options.max_width, options.ascii_only
         dot = " - " if ascii_only else " · "
         for stage in list(self._over):
-            parts = [stage.title, duration(stage.seconds), stage.amount, stage.rate]
+            parts = [stage.title, duration(stage.seconds), stage.amount, stage.rate, stage.limit]
             yield _line(parts, width, dot, "dim")
         yield self._under_way(now, console, width, ascii_only)
         if now.amount or now.figures:
-            yield _line([now.amount, *now.figures, now.rate], width, dot, "")
+            yield _line([now.amount, *now.figures, now.rate, now.limit], width, dot, "")
         for parts in self._tally.resources():
             yield _line(parts, width, dot, "dim")
 

@@ -37,6 +37,7 @@ def lines(tally: Tally) -> Iterator[Progress]:
                     now.amount,
                     share,
                     now.rate,
+                    now.limit,
                     left_of(now),
                     *now.figures,
                     *tally.resources()[0],
@@ -57,5 +58,11 @@ def lines(tally: Tally) -> Iterator[Progress]:
 
 
 def _ended(stage: Standing) -> str:
-    parts = [f"done in {stage.seconds:.2f} s", stage.amount, stage.rate, *stage.figures]
+    parts = [
+        f"done in {stage.seconds:.2f} s",
+        stage.amount,
+        stage.rate,
+        stage.limit,
+        *stage.figures,
+    ]
     return f"{stage.title}: {', '.join(part for part in parts if part)}"

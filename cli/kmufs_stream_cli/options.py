@@ -17,6 +17,7 @@ SOLVER = "Solver"
 MISSING = ("raise", "drop-features", "drop-samples", "mean")
 PRECISIONS = ("auto", "float32", "float64")
 METHODS = ("auto", "gram", "lanczos", "tsqr")
+TOL, MAX_PASSES = 1e-4, 12
 SOLVERS = ("admm", "consensus", "css", "exact", "joint")
 
 

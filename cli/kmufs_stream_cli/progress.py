@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.progress import SILENT, Event, Noticed, Planned, Progress, Started
+from kmufs_stream_cli.show import escaped
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix
@@ -89,5 +90,5 @@ def notices(event: Event) -> None:
 
 
 def say(line: str) -> None:
-    """A plain line on stderr."""
-    print(line, file=sys.stderr, flush=True)
+    """A plain line on stderr, not broken by what is in a name."""
+    print(escaped(line), file=sys.stderr, flush=True)

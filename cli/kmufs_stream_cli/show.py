@@ -83,6 +83,12 @@ def opened(store: str) -> str:
     return shlex.join(["python", "-c", f"import xarray; print(xarray.open_zarr({path}))"])
 
 
+def planned(store: str, features: int, **options: object) -> str:
+    """A command that plans a selection from a store of so many features."""
+    k, h = (max(min(most, features // 3), 1) for most in (10, 100))
+    return command("plan", store, **options, k=k, h=h)
+
+
 def size(number: int) -> str:
     """Bytes in decimal units, as --memory takes them."""
     from kmufs_stream.streaming import memory

@@ -118,7 +118,7 @@ def storage_options(given: list[str] | None) -> dict[str, Any]:
         if not equals or not key:
             raise RequestError(
                 "bad_option",
-                f"--storage-option {key} names no value.",
+                f"--storage-option {key!r} names no value.",
                 "Write it KEY=VALUE, like endpoint_url=https://host.",
             )
         try:

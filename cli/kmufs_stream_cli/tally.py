@@ -7,11 +7,22 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kmufs_stream.progress import Advanced, Event, Planned, Started
 from kmufs_stream.streaming.memory import resident_memory, size
 
 WINDOW = 30.0  # seconds over which a rate is taken
+LEAST_READING = 0.05  # of the time of all tasks: reading that takes less is no limit
+
+
+class Mark(NamedTuple):
+    """What was done by some moment, since a stage began."""
+
+    moment: float
+    done: int
+    reading: float = 0.0
+    working: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -24,8 +35,10 @@ class Standing:
     share : done of the total, 0 to 1; None where the total is not known.
     amount : what is done, in words; empty where nothing is counted.
     rate : GB/s or another rate, in words; empty where it is not known.
+    limit : what that would be if tasks did nothing but read, in words; empty where not known.
     left : seconds to its end; None where that is not known.
     after : the same of the reads that come after it, at most where ``at_most``; 0 without any.
+    reads : it is one of the reads of the data, after which other stages come.
     figures : objective, residuals, in words.
     seconds : since it began.
     """
@@ -34,9 +47,11 @@ class Standing:
     share: float | None
     amount: str
     rate: str
+    limit: str
     left: float | None
     after: float
     at_most: bool
+    reads: bool
     figures: tuple[str, ...]
     seconds: float
 
@@ -53,7 +68,8 @@ class Tally:
         self._stage_began = self._began
         self._done = self._restored = 0
         self._figures: dict[str, float] = {}
-        self._marks: deque[tuple[float, int]] = deque()
+        self._marks: deque[Mark] = deque()
+        self._last = Mark(self._began, 0)
         self.retries = 0
 
     def __call__(self, event: Event) -> Standing | None:
@@ -66,8 +82,8 @@ class Tally:
                 self._stage, self._stage_began = event, self._clock()
                 self._done = self._restored = 0
                 self._figures = {}
-                self._marks.clear()
-                self._marks.append((self._stage_began, 0))
+                self._last = Mark(self._stage_began, 0)
+                self._marks = deque([self._last])
                 return ended
             elif isinstance(event, Advanced):
                 self._advance(event)
@@ -79,9 +95,15 @@ class Tally:
         if event.restored:
             self._restored += event.count
             return
-        now = self._clock()
-        self._marks.append((now, self._done - self._restored))
-        while len(self._marks) > 2 and self._marks[1][0] < now - WINDOW:
+        before, now = self._last, self._clock()
+        self._last = Mark(
+            now,
+            self._done - self._restored,
+            before.reading + event.reading,
+            before.working + event.working,
+        )
+        self._marks.append(self._last)
+        while len(self._marks) > 2 and self._marks[1].moment < now - WINDOW:
             self._marks.popleft()
 
     def retried(self) -> None:
@@ -95,9 +117,13 @@ class Tally:
             stage, now = self._stage, self._clock()
             if stage is None:
                 return None
-            since, before = (self._stage_began, 0) if over else self._marks[0]
-            speed = (self._done - self._restored - before) / max(now - since, 1e-6)
+            first = Mark(self._stage_began, 0) if over else self._marks[0]
+            speed = (self._last.done - first.done) / max(now - first.moment, 1e-6)
+            reading = self._last.reading - first.reading
+            working = self._last.working - first.working
+            limit = speed * working / reading if reading > LEAST_READING * working else 0.0
             left, after = None, 0.0
+            reads = stage.number > 0 and stage.unit == "rows"
             if stage.total and speed > 0 and not over:
                 left = (stage.total - self._done) / speed
                 after = max(stage.of - stage.number, 0) * stage.total / speed
@@ -106,9 +132,11 @@ class Tally:
                 share=min(self._done / stage.total, 1.0) if stage.total else None,
                 amount=_amount(stage, self._done, over),
                 rate=_rate(stage, speed),
+                limit=f"reading alone about {_rate(stage, limit)}" if limit > 0 else "",
                 left=left,
-                after=after if stage.unit == "rows" else 0.0,
+                after=after if reads else 0.0,
                 at_most=stage.at_most,
+                reads=reads,
                 figures=tuple(
                     f"{name.replace('_', ' ')} {value:.5g}" for name, value in self._figures.items()
                 ),
@@ -168,12 +196,14 @@ def counted(number: int, things: str) -> str:
 
 
 def left_of(now: Standing) -> str:
-    """The time left of a stage, and of that and the reads after it; nothing where not known."""
+    """The time left of a stage, and of all reading where more comes; nothing where not known."""
     if now.left is None:
         return ""
+    left = f"{duration(now.left)} left"
+    if not now.after:
+        return left + " of reading" * now.reads
     most = "at most " if now.at_most else ""
-    in_all = f", {most}{duration(now.left + now.after)} of all reads" if now.after else ""
-    return f"{duration(now.left)} left{in_all}"
+    return f"{left}, {most}{duration(now.left + now.after)} of all reading"
 
 
 def duration(seconds: float) -> str:

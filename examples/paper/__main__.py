@@ -14,10 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from examples.paper import figures
-from examples.paper.printed import ACCURACY, NMI, printed
-from examples.paper.protocol import SCALES, Best, Judge, Scale, methods
-from examples.paper.sets import Float, Labelled, load
+try:
+    from examples.paper import figures
+    from examples.paper.printed import ACCURACY, NMI, printed
+    from examples.paper.protocol import SCALES, Best, Judge, Scale, methods
+    from examples.paper.sets import Float, Labelled, load
+except ModuleNotFoundError as missing:
+    print(f'{missing}: pip install ".[report]"', file=sys.stderr)
+    sys.exit(2)
 
 Results = dict[str, dict[str, Best]]  # by method, then by set
 
@@ -91,7 +95,9 @@ def say(message: str) -> None:
 def main() -> None:
     """Print the tables, draw the figures."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m examples.paper",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("sets", type=Path, nargs="+", help=".npz files, or folders of them")
     parser.add_argument("--figures", type=Path, default=Path("figures"), help="folder for figures")
@@ -101,6 +107,8 @@ def main() -> None:
     files = [f for path in asked.sets for f in (path.glob("*.npz") if path.is_dir() else [path])]
     if not files:
         parser.error(f"no .npz file in {', '.join(map(str, asked.sets))}")
+    if lost := [str(path) for path in files if not path.is_file()]:
+        parser.error(f"{', '.join(lost)} not found: give .npz files, or folders of them")
     sets = [load(path, scale.samples) for path in sorted(files, key=lambda path: path.stem)]
     draw(sets, scale, asked.figures)
     results = compare(sets, scale)

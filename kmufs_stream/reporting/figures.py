@@ -97,11 +97,11 @@ def _redundancy(found: Redundancy | None) -> Picture:
             None,
         )
     shown = len(found.correlation)
-    part = f"The best {shown:,} features, similar" if shown < found.of else "Similar"
+    best = f"the best {shown:,}" if shown < found.of else "the chosen"
     said = (
-        f"{part} ones side by side. Mean absolute correlation {found.mean:.3f}; "
-        f"{found.of:,} features are worth {found.effective_rank:.1f} uncorrelated ones; "
-        f"{found.copies:,} pairs correlate by more than {COPIES:g}."
+        f"Correlations of {best} features, similar ones side by side. Mean absolute correlation "
+        f"{found.mean:.3f}; {found.of:,} features are worth {found.effective_rank:.1f} "
+        f"uncorrelated ones; {found.copies:,} pairs correlate by more than {COPIES:g}."
     )
     return Picture(
         "redundancy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ ROLES = {INK: "ink", MUTED: "muted", LINE: "line", PAPER: "card"} | {
 }
 """The page's name of each colour; what is drawn as an image keeps the colour itself."""
 PNG_DPI = 160
+LETTERS, LINE_HEIGHT = 80, 0.14  # of a line of a caption in a PNG: how many, and in inches
 SVG_DPI = 150  # of the parts that are images
 WORDLESS = re.compile(r"<metadata>.*?</metadata>|<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->", re.S)
 COLOUR = re.compile("|".join(ROLES))
@@ -68,13 +70,19 @@ def _for_page(tag: str, name: str) -> str:
 
 
 def as_png(groups: Sequence[tuple[str, Sequence[Picture]]]) -> bytes:
-    """One image of some figures, two side by side, each under its title; a group begins a row."""
+    """One image of some figures, two side by side, each between its title and its caption.
+
+    A group begins a row. What they show is the image's description, for those who cannot see it.
+    """
     rows: list[list[tuple[str, Picture]]] = []
     for heading, pictures in groups:
         drawn = [(heading, picture) for picture in pictures if picture.draw is not None]
         rows += [drawn[i : i + 2] for i in range(0, len(drawn), 2)]
     columns = max(map(len, rows))
-    heights = [max(picture.height for _, picture in row) + 0.35 for row in rows]
+    captions = {id(p): textwrap.wrap(p.caption, LETTERS) for row in rows for _, p in row}
+    heights = [
+        max(p.height + LINE_HEIGHT * len(captions[id(p)]) for _, p in row) + 0.45 for row in rows
+    ]
     with _settings():
         size = (WIDTH * columns, sum(heights))
         figure = Figure(figsize=size, facecolor=PAPER, layout="constrained")
@@ -83,8 +91,12 @@ def as_png(groups: Sequence[tuple[str, Sequence[Picture]]]) -> bytes:
             for place, (heading, picture) in zip(places[i], row, strict=False):
                 title = f"{picture.title} \N{MIDDLE DOT} {shortened(heading, 28)}"
                 place.suptitle(title, x=0.02, ha="left", weight="bold", size=9.5)
+                caption = "\n".join(captions[id(picture)])
+                place.supxlabel(caption, x=0.02, ha="left", fontsize=7, color=MUTED)
                 assert picture.draw is not None
                 picture.draw(place)
         stream = io.BytesIO()
-        figure.savefig(stream, format="png", dpi=PNG_DPI, metadata={"Software": None})
+        said = " ".join(f"{picture.title}: {picture.alt}" for row in rows for _, picture in row)
+        metadata = {"Software": None, "Description": said}
+        figure.savefig(stream, format="png", dpi=PNG_DPI, metadata=metadata)
     return stream.getvalue()

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from kmufs_stream.provenance import in_words, named
+from kmufs_stream.provenance import TRUTHS, in_words, named
 from kmufs_stream.reporting import figures, images
 from kmufs_stream.reporting.content import Overlap, Result, Trials, overlap
 from kmufs_stream.reporting.figures import Picture
@@ -142,7 +142,10 @@ def _facts(result: Result) -> dict[str, list[tuple[str, str]]]:
     origin = [(name, attrs.pop(name, None)) for name in IDENTITY]
     attrs.pop("command", None)
     written = int(np.flatnonzero([name == "k" for name in attrs])[0])
-    ours = list(attrs.items())[written:]
+    ours = [
+        (name, bool(value) if name in TRUTHS else value)
+        for name, value in list(attrs.items())[written:]
+    ]
     return {
         "Origin": [(named(name), in_words(value)) for name, value in origin],
         "Options and outcome": [(named(name), in_words(value)) for name, value in ours],

@@ -160,7 +160,12 @@ def _is_anndata(node: Any) -> bool:
     if node is None or _is_array(node):
         return False
     named = node.attrs.get("encoding-type") == "anndata" or "X" in node
-    return bool(named and "obs" in node and "var" in node)
+    return bool(named and all(name in node and _is_table(node[name]) for name in ("obs", "var")))
+
+
+def _is_table(node: Any) -> bool:
+    """A group of columns, or the records of old; a selection has plain arrays of these names."""
+    return not _is_array(node) or node.dtype.names is not None
 
 
 def _is_array(node: Any) -> bool:

@@ -43,7 +43,7 @@ def refuse_convertible(path: str) -> None:
     kind = kind_of(path)
     if kind is None or not Path(path.partition(INSIDE)[0]).exists():
         return
-    stem = Path(path.partition(INSIDE)[0]).name.partition(".")[0]
+    stem = Path(path.partition(INSIDE)[0]).resolve().name.partition(".")[0]
     command = shlex.join(["kmufs-stream", "convert", path, f"{stem}.zarr"])
     raise RequestError(
         "not_zarr",

@@ -115,7 +115,8 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             if met.dtype != bool or met.shape != (len(table),) or not used:
                 raise ValueError("it is not true or false for each sample")
         except Exception as error:
-            said = " ".join(f"{'; '.join(lost) or error}".split())
+            why = "; ".join(lost) or (error.args[0] if error.args else error)
+            said = " ".join(str(why).split())
             raise RequestError(
                 "bad_condition",
                 f"--where {condition!r} cannot be answered: {said}",
@@ -229,7 +230,7 @@ def _lines(path: str, option: str) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
             "not_found",
-            f"{option}: the file {path} cannot be read: {error}",
+            f"{option}: the file {path} cannot be read: {getattr(error, 'strerror', error)}.",
             "Give a text file with one label on each line.",
         ) from error
     return [line.strip() for line in lines if line.strip()]

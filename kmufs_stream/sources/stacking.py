@@ -198,11 +198,10 @@ def arrange(
         samples, features = samples or rest, features or rest
         rest = ()
     if rest or not samples or not features:
-        what = f"{', '.join(map(repr, rest))} in neither" if rest else "none left for the others"
+        lost = f"leave out {', '.join(map(repr, rest))}" if rest else "leave none for the others"
         raise RequestError(
             "which_dimensions",
-            f"--sample-dims and --feature-dims share out the dimensions of {what} ({sizes}): "
-            f"there is {what}.",
+            f"{what} has the dimensions {sizes}; --sample-dims and --feature-dims {lost}.",
             "Name those of the samples, or those of the features; the rest are the others.",
         )
     return Stacking(dims, shape, tuple(map(dims.index, samples)), tuple(map(dims.index, features)))

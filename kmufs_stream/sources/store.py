@@ -149,7 +149,7 @@ def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
     except zipfile.BadZipFile:
         raise RequestError(
             "not_zarr",
-            f"{path} is a file, and not a zipped Zarr store.",
+            f"{path} is a file, and neither AnnData (HDF5) nor a zipped Zarr store.",
             "Give the folder of a Zarr store, or a store zipped as .zarr.zip; kmufs-stream convert "
             "makes one of other formats.",
         ) from None

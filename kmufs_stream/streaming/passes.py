@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
@@ -12,7 +13,7 @@ from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
 from kmufs_stream.streaming.kernels import Kernel, State
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.tree import Node, Tree
-from kmufs_stream.streaming.workers import Workers, open_workers
+from kmufs_stream.streaming.workers import Spent, Workers, open_workers, sum_of
 
 if TYPE_CHECKING:
     import distributed
@@ -159,6 +160,7 @@ class _Pass(Generic[State]):
                 self._rows,
                 self._partitions[covered.start : covered.stop],
                 self._workers.stopped,
+                self._workers.tell,
             )
 
     def _next_run(self, slots: int) -> Node:
@@ -195,7 +197,8 @@ class _Pass(Generic[State]):
             return
         if kind == "fold":
             del self._folding[node]
-            self._progress(Advanced(self._row_count(node)))
+            reading, working = self._workers.told()
+            self._progress(Advanced(self._row_count(node), reading=reading, working=working))
         node = self._tree.risen(node)
         other = self._waiting.pop(node.sibling, None) if node != self._tree.root else None
         if other is None:
@@ -226,16 +229,24 @@ class _Pass(Generic[State]):
 
 
 def fold_partition(
-    kernel: Kernel[State], rows: Rows, partition: range, stopped: Callable[[], bool]
+    kernel: Kernel[State],
+    rows: Rows,
+    partition: range,
+    stopped: Callable[[], bool],
+    tell: Callable[[Spent], None],
 ) -> State:
-    """The kernel's state after one partition."""
+    """The kernel's state after one partition; what it took is told."""
+    began, reading = time.perf_counter(), 0.0
     state = kernel.init()
     for start in partition:
         if stopped():
             raise StoppedError
+        asked = time.perf_counter()
         values = rows.read(start, min(start + partition.step, partition.stop))
+        reading += time.perf_counter() - asked
         state = kernel.update(state, values, start)
         del values  # before the next is read
+    tell(Spent(reading, time.perf_counter() - began))
     return state
 
 
@@ -244,16 +255,19 @@ def fold_run(
     rows: Rows,
     partitions: Sequence[range],
     stopped: Callable[[], bool],
+    tell: Callable[[Spent], None],
 ) -> State:
     """The state of neighbouring partitions, the first 2^i of them, merged as the tree does."""
     states: list[State] = []  # of 2^i partitions each, i falling
+    spent: list[Spent] = []
     for number, partition in enumerate(partitions, 1):
-        states.append(fold_partition(kernel, rows, partition, stopped))
+        states.append(fold_partition(kernel, rows, partition, stopped, spent.append))
         while number % 2 == 0:
             _merge_last(kernel, states)
             number //= 2
     while len(states) > 1:
         _merge_last(kernel, states)
+    tell(sum_of(spent))
     return states[0]
 
 

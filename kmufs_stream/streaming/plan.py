@@ -193,7 +193,7 @@ def parse_memory(memory: str | int | None) -> int | None:
     if memory is None:
         return None
     try:
-        budget = int(parse_bytes(memory))
+        budget = int(parse_bytes(memory)) if memory else 0  # Dask takes "" for a byte
     except (ValueError, OverflowError):
         budget = 0
     if budget <= 0:

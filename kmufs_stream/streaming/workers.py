@@ -6,10 +6,11 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import dask
 
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 
 NOT_UNDERSTOOD = "Error during deserialization"  # what Dask says of a scheduler without us
 RECOUNTED_AFTER = 2.0  # seconds, since workers come and go
+SPENT = "kmufs-stream-spent"  # Dask's topic of what tasks tell
+
+
+class Spent(NamedTuple):
+    """Seconds that tasks took: to read and decode, and in all."""
+
+    reading: float
+    working: float
+
+
+def sum_of(spent: Iterable[Spent]) -> Spent:
+    """What several tasks took together."""
+    each = list(spent)
+    return Spent(sum(s.reading for s in each), sum(s.working for s in each))
 
 
 class Workers(Protocol):
@@ -51,6 +66,13 @@ class Workers(Protocol):
     @property
     def lossy(self) -> bool:
         """Whether results may be lost, and are then computed anew."""
+
+    @property
+    def tell(self) -> Callable[[Spent], None]:
+        """For tasks to tell what they took."""
+
+    def told(self) -> Spent:
+        """What tasks have told since this was last asked, added up: for display alone."""
 
     def share(self, value: Any) -> Any:
         """A stand-in for a constant argument of many tasks, sent to each worker once."""
@@ -84,8 +106,9 @@ class Threads:
         self._pool = ThreadPoolExecutor(threads)
         self._stop = threading.Event()
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
         self._limit = blas.one_thread()
-        self.stopped = self._stop.is_set
+        self.stopped, self.tell = self._stop.is_set, self._spent.put
 
     def __enter__(self) -> Self:
         self._limit.__enter__()
@@ -95,6 +118,9 @@ class Threads:
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
         self._limit.__exit__(None, None, None)
+
+    def told(self) -> Spent:
+        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
 
     def share(self, value: Any) -> Any:
         return value
@@ -132,18 +158,31 @@ class Cluster:
         self._client = client
         self._running: set[distributed.Future] = set()
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
+        self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
         self._limit = blas.one_thread()
-        self.stopped = _unwanted
+        self._name = str(uuid.uuid4())
+        self.stopped, self.tell = _unwanted, partial(_tell, self._name)
 
     def __enter__(self) -> Self:
         self._limit.__enter__()  # workers may be threads of this process
+        self._client.subscribe_topic(SPENT, self._hear)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._running and self._client.status == "running":
-            self._client.cancel(list(self._running))
+        if self._client.status == "running":
+            self._client.unsubscribe_topic(SPENT)
+            if self._running:
+                self._client.cancel(list(self._running))
         self._limit.__exit__(None, None, None)
+
+    def told(self) -> Spent:
+        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
+
+    def _hear(self, event: tuple[float, tuple[str, float, float]]) -> None:
+        _, (name, reading, working) = event
+        if name == self._name:  # the topic is everybody's, so that a scheduler keeps few of them
+            self._spent.put(Spent(reading, working))
 
     @property
     def slots(self) -> int:
@@ -217,6 +256,13 @@ def _same(value: Any) -> Any:
 def _run_there(task: Callable[..., Any], *arguments: Any) -> Any:
     with blas.one_thread():
         return task(*arguments)
+
+
+def _tell(name: str, spent: Spent) -> None:
+    """On a worker: tell the client that listens for this name."""
+    import distributed
+
+    distributed.get_worker().log_event(SPENT, (name, *spent))
 
 
 def _unwanted() -> bool:

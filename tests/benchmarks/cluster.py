@@ -134,7 +134,7 @@ def many_chunks(asked: argparse.Namespace) -> None:
     for _ in range(asked.repeats):
         began = time.perf_counter()
         for partition in cut:
-            fold_partition(Drop(), matrix.rows, partition, bool)
+            fold_partition(Drop(), matrix.rows, partition, bool, id)
         alone = time.perf_counter() - began
         with workers(1) as client:
             client.submit(bool).result()

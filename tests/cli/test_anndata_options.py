@@ -37,6 +37,12 @@ def test_one_command_selects_and_annotates(cli: Cli, cells: Path) -> None:
     assert var.index[var["kmufs_selected"]].tolist() == result["labels"]
 
 
+def test_what_was_selected_is_data_again(cli: Cli, cells: Path) -> None:
+    assert cli("select", cells, *ASKED, "--out", "chosen.zarr").code == 0
+    done = cli("plan", "chosen.zarr", "--k", 3, "--h", 2, "--json")
+    assert (done.code, done.json()["features"]) == (0, 5)
+
+
 def test_words_say_what_was_done(cli: Cli, cells: Path) -> None:
     said = cli("select", cells, *ASKED, *STEPS, "--anndata-out", "chosen.h5ad").words()
     assert "transformed by normalise-rows:500, then log1p" in said

@@ -266,7 +266,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "data.zarr", "--overwrite"),
         "output_is_input",
         ("is the input",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output inside the input",
@@ -274,7 +274,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "data.zarr/in"),
         "output_is_input",
         ("inside the input",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output is this folder",
@@ -282,7 +282,7 @@ CASES = [
         (*DATA, *K, *H, "--out", ".", "--overwrite"),
         "bad_output",
         ("not the name",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output in no folder",
@@ -298,7 +298,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "file/here.zarr"),
         "no_folder",
         ("is not a folder",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output is a file",
@@ -306,7 +306,7 @@ CASES = [
         (*DATA, *K, *H, "--out", "file", "--overwrite"),
         "output_exists",
         ("not a Zarr store",),
-        "another output",
+        "another --out",
     ),
     Case(
         "output is a folder",
@@ -390,12 +390,22 @@ CASES = [
         ("decompose", "data.zarr", "--k", 2, "--out", "data.zarr/f"),
         "output_is_input",
         ("inside the input",),
-        "another output",
+        "another --out",
     ),
     Case("no k", ok, (*DATA, *H), "usage", ("--k",), "kmufs-stream select --help"),
-    Case("k in words", ok, (*DATA, "--k", "ten", *H), "usage", ("--k",), "select --help"),
+    Case("k in words", ok, (*DATA, "--k", "ten", *H), "usage", ("--k ten",), "select --help"),
+    Case("threads in words", ok, (*DATA, *K, *H, "--threads=two"), "usage", ("two",), "--help"),
+    Case("tol in words", ok, (*DATA, *K, *H, "--tol", "low"), "usage", ("low is no",), "--help"),
     Case("no data", ok, ("select", *K, *H), "usage", ("DATA",), "select --help"),
     Case("misspelt option", ok, (*DATA, *K, *H, "--outt", "x"), "usage", ("--out",), "--help"),
+    Case(
+        "no command",
+        ok,
+        ("data.zarr", *K, *H),
+        "usage",
+        ("'data.zarr'",),
+        "kmufs-stream select data.zarr --k 2",
+    ),
     Case("misspelt command", ok, ("selec", "data.zarr"), "usage", ("'selec'",), "--help"),
 ]
 
@@ -624,10 +634,15 @@ def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:
         planted(100, 4), dims=("a", "b"), name="x", coords={"b": ["p\nq", "r\ts", "é", "u"]}
     )
     data.to_dataset().to_zarr("data.zarr", consolidated=False)
-    done = cli("select", "data.zarr", "--k", 2, "--h", 4, "--out", "n\nl.zarr")
+    done = cli("select", "data.zarr", "--k", 2, "--h", 4, "--out", "n\nl.zarr", "--log")
     assert done.code == 0
+    assert r"labels: p\nq, r\ts, é, u" in done.err
     for shown in (r"p\nq", r"r\ts", "é"):
         assert shown in done.out
     told = cli("info", "n\nl.zarr")
     assert told.out.startswith(r"n\nl.zarr: a kmufs-stream selection")
     assert r"no\nne.zarr does not exist" in cli("info", "no\nne.zarr").err
+    other = cli("plan", "data.zarr", "--variable", "y", "--sample-dims", "q\nr", "--k", 2, "--h", 2)
+    assert len(other.err.splitlines()) == 2
+    options = ("--feature-labels", "b", "--features", "p\n", "--k", 2, "--h", 2)
+    assert r"Did you mean 'p\nq'?" in cli("plan", "data.zarr", *options).err

@@ -54,6 +54,8 @@ def test_what_is_shown(cli: Cli, genes: Path) -> None:
     assert "of 1.0 GB" in shown
     assert "12.0 kB before compression" in shown
     assert done.out.endswith("  kmufs-stream select genes.zarr --k 3 --h 5 --memory 1GB\n")
+    more = ("--method", "lanczos", "--max-passes", 5)
+    assert " --method lanczos --max-passes 5\n" in cli("plan", genes, "--k", 3, "--h", 5, *more).out
 
 
 def test_without_labels_it_says_so(cli: Cli, table: Path) -> None:

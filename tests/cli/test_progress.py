@@ -93,8 +93,8 @@ def test_a_terminal_shows_stages_rows_rates_memory_and_threads(rows: Path) -> No
     shown = plain(seen)
     assert code == 0
     for said in (
-        r"read 1 of 1 .*%, \d:\d\d left",
-        r"[\d,]+ of 1,500 rows · [\d.]+ [kMG]B/s",
+        r"read 1 of 1 .*%, \d:\d\d left of reading",
+        r"[\d,]+ of 1,500 rows · [\d.]+ [kMG]B/s · reading alone about [\d.]+ [kMG]B/s",
         r"memory [\d.]+ MB of [\d.]+ GB · 1 thread · \d:\d\d so far",
         r"read 1 of 1 · \d:\d\d · 1,500 rows",
     ):
@@ -194,7 +194,10 @@ def test_a_log_tells_where_a_stage_stands_every_so_often(
     monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
     monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     done = cli("select", rows, "--k", 3, "--h", 5, "--log", "--threads", 1)
-    now = r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, \d:\d\d left, memory .*, 1 thread"
+    now = (
+        r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, reading alone about .*B/s, "
+        r"\d:\d\d left of reading, memory .*, 1 thread"
+    )
     assert re.search(now, done.err)
 
 
@@ -302,13 +305,40 @@ def test_the_time_left_counts_the_reads_to_come() -> None:
     tally(Advanced(50))
     standing = tally.standing()
     assert standing is not None
-    assert left_of(standing) == "0:10 left, at most 0:50 of all reads"
+    assert left_of(standing) == "0:10 left, at most 0:50 of all reading"
     tally(Started("read", total=100, unit="rows", number=4, of=4, at_most=True))
     now[0] = 20.0
     tally(Advanced(50))
     standing = tally.standing()
     assert standing is not None
+    assert left_of(standing) == "0:10 left of reading"
+    tally(Started("writing", total=100, unit="rows"))
+    now[0] = 30.0
+    tally(Advanced(50))
+    standing = tally.standing()
+    assert standing is not None
     assert left_of(standing) == "0:10 left"
+
+
+def test_the_limit_is_the_rate_of_tasks_that_only_read() -> None:
+    clock = Clock()
+    tally = Tally(clock)
+    tally(Planned(budget=2_000_000_000, threads=4))
+    tally(Started("read", total=1000, unit="rows", unit_bytes=1_000_000, number=1, of=2))
+    clock.now = 2.0
+    tally(Advanced(50, reading=3.0, working=4.0))
+    tally(Advanced(50, reading=1.0, working=4.0))
+    now = tally.standing()
+    assert now is not None
+    assert (now.rate, now.limit) == ("50.0 MB/s", "reading alone about 100.0 MB/s")
+    over = tally(Started("read", total=1000, unit="rows", unit_bytes=1_000_000, number=2, of=2))
+    assert over is not None
+    assert over.limit == now.limit
+    clock.now = 4.0
+    tally(Advanced(50, reading=0.001, working=4.0))  # from memory
+    now = tally.standing()
+    assert now is not None
+    assert now.limit == ""
 
 
 def test_a_store_is_opened_in_sight(rows: Path) -> None:

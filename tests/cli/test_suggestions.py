@@ -52,6 +52,9 @@ SELECT = ("select", "cells.zarr", "--variable", "counts", "--k", 2, "--h", 3)
         ((*SELECT, "--feature-labels", "symbols"), "'symbol'"),
         ((*SELECT, "--feature-labels", "symbol", "--features", "G3"), "'g3'"),
         ((*SELECT, "--where", "batsh > 3"), "'batch'"),
+        (("evaluate", "cels.zarr"), "'cells.zarr'"),
+        (("info", "cels.zarr"), "'cells.zarr'"),
+        ((*SELECT, "--factor", "cels.zarr"), "'cells.zarr'"),
         (("convert", "table.csv", "t.zarr", "--index-column", "nam"), "'name'"),
     ],
 )
@@ -61,6 +64,18 @@ def test_what_was_meant_is_named(
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "")
     assert meant in done.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("-k 10", "--k 10"), ("-h 100", "--h 100"), ("-h100", "--h 100"), ("-k=5,10", "--k 5,10")],
+)
+def test_one_dash_is_one_too_few(cli: Cli, cells: Path, typed: str, meant: str) -> None:
+    done = cli("select", "cells.zarr", *typed.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"Error: No such option: {typed}.\n  Type two dashes: {meant}\n"
+    assert cli("select", "-h").code == 0
+    assert "See kmufs-stream select --help." in cli("select", "cells.zarr", "--h").err
 
 
 def test_nothing_is_suggested_where_nothing_is_near() -> None:

@@ -82,8 +82,9 @@ def test_a_grid_is_needed_unless_one_is_suggested(cli: Cli, table: Path) -> None
 
 def test_what_comes_next_can_be_typed(cli: Cli, table: Path) -> None:
     assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
-    done = cli("sweep", "factor.zarr", "--k", 2, "--h", 5, "--solver", "exact")
+    done = cli("sweep", "factor.zarr", "--k", 2, "--h", "3,5", "--solver", "exact")
     said = done.words()
+    assert "h = 5, which explains most. DATA is what factor.zarr was made of." in said
     assert "kmufs-stream select DATA --k 2 --h 5 --solver exact --factor factor.zarr" in said
     refused = cli("select", "factor.zarr", "--k", 2, "--h", 5)
     assert refused.code == 2

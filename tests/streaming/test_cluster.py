@@ -38,6 +38,7 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.allocator import ONE_HEAP
+from kmufs_stream.progress import Advanced, Event
 from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
@@ -180,6 +181,14 @@ def test_the_subset_is_written_by_the_workers(
     assert contents[0] == contents[1]
     chosen = result.dataset["counts"].transpose("cell", "gene").values
     np.testing.assert_array_equal(chosen, X[:, result.selected])
+
+
+def test_workers_tell_how_long_they_read(client: Any) -> None:
+    told: list[Event] = []
+    cut = [range(i, i + 1) for i in range(64)]
+    run_pass(Look(), Numbers(), cut, threads=1, client=client, progress=told.append)
+    steps = [event for event in told if isinstance(event, Advanced)]
+    assert 0 < sum(e.reading for e in steps) < sum(e.working for e in steps)
 
 
 def test_tasks_use_one_blas_thread(client: Any) -> None:

@@ -66,7 +66,9 @@ def test_every_row_once_in_order(n: int, block: int, per: int, threads: int) -> 
         Shape(), Numbers(), cut(n, block, per), threads=threads, progress=told.append
     )
     assert rows == list(range(n))
-    assert sum(e.count for e in told if isinstance(e, Advanced)) == n
+    steps = [e for e in told if isinstance(e, Advanced)]
+    assert sum(e.count for e in steps) == n
+    assert 0 < sum(e.reading for e in steps) < sum(e.working for e in steps)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7, 16, 33])
@@ -88,7 +90,7 @@ def test_tree_depends_on_the_number_of_partitions_alone(partitions: int) -> None
 def test_a_run_of_partitions_is_merged_as_by_the_tree(partitions: int) -> None:
     pieces = cut(2 * partitions, 2)
     expected = run_pass(Shape(), Numbers(), pieces, threads=1)
-    assert fold_run(Shape(), Numbers(), pieces, bool) == expected
+    assert fold_run(Shape(), Numbers(), pieces, bool, id) == expected
 
 
 def test_gram_is_bit_equal_for_any_number_of_threads() -> None:
@@ -236,5 +238,5 @@ def test_a_stopped_partition_reads_nothing_more() -> None:
         return asked[-1]
 
     with pytest.raises(StoppedError):
-        fold_partition(Shape(), Numbers(), range(0, 100, 5), stopped)
+        fold_partition(Shape(), Numbers(), range(0, 100, 5), stopped, id)
     assert len(asked) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -81,9 +82,10 @@ def convert(
     if done.features:
         facts.append(("features", show.few(done.features)))
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
-    p = done.sizes.get("feature", 1000)
-    k, h = min(10, max(p // 3, 1)), min(100, max(p // 3, 1))
-    show.next_commands(console, show.command("plan", str(done.output), k=k, h=h))
+    samples, *others = done.sizes
+    p = math.prod(done.sizes[dim] for dim in others)
+    said = samples if len(others) > 1 else None
+    show.next_commands(console, show.planned(str(done.output), p, sample_dims=said))
 
 
 def _named(columns: Mapping[str, str]) -> str:

@@ -49,8 +49,8 @@ def demo(
             f"The folder {folder} cannot be made: {error.strerror}.",
             "Choose another --folder.",
         ) from error
-    check_output(data, [], overwrite=True)
-    check_output(out, [data], overwrite=True)
+    for made in (data, out):
+        check_output(made, [], overwrite=True, option="--folder")
     demo_data.write_digits(data)
     result = run_select(open_matrix(data), K, H, out=str(out), overwrite=True, log=log, quiet=quiet)
     if json:

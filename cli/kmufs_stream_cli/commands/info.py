@@ -43,10 +43,17 @@ def info(
         show.facts(
             out,
             [
-                (name, f"{' x '.join(map(str, array['shape'])) or 'scalar'} {array['dtype']}")
+                (
+                    name,
+                    f"{' x '.join(map(str, array['shape'])) or 'scalar'} {_kind(array['dtype'])}",
+                )
                 for name, array in found["arrays"].items()
             ],
         )
+
+
+def _kind(dtype: str) -> str:
+    return "text" if dtype == "StringDType()" else dtype
 
 
 def _origin(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -60,4 +60,4 @@ def rechunk(
         ("output", str(done.output)),
     ]
     show.facts(console, rows)
-    show.next_commands(console, show.command("plan", str(done.output), k=10, h=100))
+    show.next_commands(console, show.planned(str(done.output), p))

@@ -59,8 +59,8 @@ def select(
     selection_only: options.SelectionOnly = False,
     factor: options.FactorPath = None,
     method: options.Method = "auto",
-    tol: options.Tol = 1e-4,
-    max_passes: options.MaxPasses = 12,
+    tol: options.Tol = options.TOL,
+    max_passes: options.MaxPasses = options.MAX_PASSES,
     seed: options.Seed = 0,
     keep: options.Keep = None,
     solver: options.SolverName = "admm",
@@ -249,8 +249,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         ("reads", f"{reads} for the factor" if reads else "none for the factor: it was given"),
         *show.took(summary),
     ]
-    rows += [(what, path) for what, path in _outputs(summary) if path is not None]
-    return rows
+    outputs = [("output", summary["output"]), ("anndata", summary["anndata_output"])]
+    return rows + [(what, path) for what, path in outputs if path is not None]
 
 
 def _tied(k: int, tied: dict[str, Any]) -> str:
@@ -266,10 +266,6 @@ def _missing(summary: dict[str, Any]) -> str:
     if summary["samples_dropped"]:
         return f"{summary['samples_dropped']:,} samples left out"
     return f"the mean stands in for {summary['missing_values']:,} values"
-
-
-def _outputs(summary: dict[str, Any]) -> list[tuple[str, str | None]]:
-    return [("output", summary["output"]), ("anndata", summary["anndata_output"])]
 
 
 def _ending(summary: dict[str, Any]) -> str:

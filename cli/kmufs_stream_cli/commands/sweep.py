@@ -68,8 +68,8 @@ def sweep(
     ] = None,
     overwrite: options.Overwrite = False,
     method: options.Method = "auto",
-    tol: options.Tol = 1e-4,
-    max_passes: options.MaxPasses = 12,
+    tol: options.Tol = options.TOL,
+    max_passes: options.MaxPasses = options.MAX_PASSES,
     seed: options.Seed = 0,
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -132,7 +132,10 @@ def sweep(
         show.as_json(found.summary())
     else:
         _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
-        show.next_commands(show.console(), _select(found, table, from_factor=from_factor))
+        show.line(show.console())
+        why, command = _select(found, table, from_factor=from_factor)
+        show.line(show.console(), why)
+        show.next_commands(show.console(), command)
 
 
 def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -155,7 +158,7 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
             ranges.append(range(first, last + 1, step))
     except ValueError:
         raise RequestError(
-            "bad_option", f"{option} {text} is no list of whole numbers.", f"Write it {GRID}."
+            "bad_option", f"{option} {text!r} is no list of whole numbers.", f"Write it {GRID}."
         ) from None
     many = sum((numbers.stop - numbers.start - 1) // numbers.step + 1 for numbers in ranges)
     if many > MOST:
@@ -203,14 +206,29 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     show.facts(out, [*show.took(found.summary()), *written])
 
 
-def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> str:
-    """The command for one of the trials: what is suggested, or else what explains most."""
+def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[str, str]:
+    """Why one of the trials: what is suggested, or else what explains most; and its command."""
     wanted = found.suggested_k.eigengap
-    trials = [trial for trial in found.trials if trial.k == wanted] or found.trials
-    best = max(trials, key=lambda trial: trial.explained)
+    trials = [trial for trial in found.trials if trial.k == wanted]
+    best = max(trials or found.trials, key=lambda trial: trial.explained)
     k, solver = best.k, best.solver
-    h = found.suggested_h.get((k, solver)) or best.h
-    return show.command(
+    knee = found.suggested_h.get((k, solver))
+    h = knee or best.h
+    chosen = []
+    if trials:
+        chosen.append(f"k = {k}, where the eigengap is")
+    elif len({trial.k for trial in found.trials}) > 1:
+        chosen.append(f"k = {k}, of which most is explained")
+    if len({trial.solver for trial in found.trials}) > 1:
+        chosen.append(f"{solver}, which explains most of it")
+    if knee:
+        chosen.append(f"h = {h}, the knee of its curve")
+    elif len({trial.h for trial in found.trials}) > 1:
+        chosen.append(f"h = {h}, which explains most")
+    why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
+    if from_factor:
+        why += f" DATA is what {table.data} was made of."
+    return why, show.command(
         "select",
         "DATA" if from_factor else table.data,
         k=k,
