@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 from helpers import Bucket
 
@@ -39,6 +40,16 @@ def s3_server() -> Iterator[str]:
         warnings.simplefilter("ignore")
         Bucket.forget()
         gc.collect()
+
+
+@pytest.fixture(scope="session")
+def quick_workers() -> Iterator[None]:
+    """Dask's worker processes are forked from one that has imported everything."""
+    from processes import forking
+
+    forking()
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
 
 
 @pytest.fixture
