@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NOT_UNDERSTOOD = "Error during deserialization"  # what Dask says of a scheduler without us
 RECOUNTED_AFTER = 2.0  # seconds, since workers come and go
+DESERTED_AFTER = 300.0  # seconds without any worker: a queue may have to start them again
 
 
 class Workers(Protocol):
@@ -133,6 +134,8 @@ class Cluster:
         self._running: set[distributed.Future] = set()
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
+        self._deserted: float | None = None  # since when
+        self._fetching = ThreadPoolExecutor(1)
         self._limit = blas.one_thread()
         self.stopped = _unwanted
 
@@ -143,21 +146,50 @@ class Cluster:
     def __exit__(self, *error: object) -> None:
         if self._running and self._client.status == "running":
             self._client.cancel(list(self._running))
+        self._fetching.shutdown()
         self._limit.__exit__(None, None, None)
 
     @property
     def slots(self) -> int:
         """A task under way and one that waits, per thread: nobody idles while results travel."""
         if time.monotonic() - self._counted >= RECOUNTED_AFTER:
-            self._slots = 2 * max(sum(self._client.nthreads().values()), 1)
-            self._counted = time.monotonic()
+            self._recount()
         return self._slots
+
+    def _recount(self) -> None:
+        """Count the threads anew. Raises BrokenError if there has been none for long."""
+        try:
+            threads = sum(self._client.nthreads().values())
+        except OSError as error:
+            raise _lost("counting its workers") from error
+        self._slots = 2 * max(threads, 1)
+        self._counted = time.monotonic()
+        if threads:
+            self._deserted = None
+        elif self._deserted is None:
+            self._deserted = self._counted
+        elif self._counted - self._deserted >= DESERTED_AFTER:
+            raise BrokenError(
+                "no_workers",
+                f"All workers of the cluster are gone; for {DESERTED_AFTER:.0f} seconds none has "
+                "come.",
+                "Start workers (dask worker ADDRESS; cluster.scale(n) in Python), then rerun.",
+            )
+
+    def _attended(self, get: Callable[..., Any]) -> Any:
+        """What ``get``, which takes a timeout, returns in the end: as long as there are workers."""
+        while True:
+            try:
+                return get(timeout=RECOUNTED_AFTER)
+            except (queue.Empty, TimeoutError):
+                self._recount()
 
     def share(self, value: Any) -> Any:
         # Unlike scattered data, a task's result outlives every worker that holds it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             future = self._client.submit(_same, value, key=f"shared-{uuid.uuid4()}")
-        future.exception()  # waits: what needs a task that has failed is only told to be cancelled
+        # Waits: what needs a task that has failed is only told to be cancelled.
+        self._attended(future.exception)
         self.check(future, "sending what all tasks need")
         return future
 
@@ -173,7 +205,7 @@ class Cluster:
         return future
 
     def wait(self) -> distributed.Future:
-        future = self._done.get()
+        future: distributed.Future = self._attended(self._done.get)
         self._running.discard(future)
         return future
 
@@ -200,14 +232,22 @@ class Cluster:
                 "Look into the workers' logs: too little memory is the usual reason; give each "
                 "worker more, or fewer threads.",
             )
-        raise BrokenError(
-            "cluster_lost",
-            f"The cluster was lost while {what}: its scheduler does not answer any more.",
-            "Start the cluster again, then rerun.",
-        )
+        raise _lost(what)
 
     def result(self, future: distributed.Future) -> Any:
-        return future.result()
+        self._running.add(future)  # its worker may be lost before it is here
+        fetched = self._fetching.submit(future.result)
+        self._attended(fetched.exception)
+        self._running.discard(future)
+        return fetched.result()
+
+
+def _lost(what: str) -> BrokenError:
+    return BrokenError(
+        "cluster_lost",
+        f"The cluster was lost while {what}: its scheduler does not answer any more.",
+        "Start the cluster again, then rerun.",
+    )
 
 
 def _same(value: Any) -> Any:
