@@ -45,7 +45,7 @@ def test_killed_and_resumed(there: str, bucket: Bucket, here: Cli, gate: Gate) -
     assert here("select", "data.zarr", *table, "--out", "local.zarr").code == 0
 
     remote = (there, *table, "--out", bucket.at("sel.zarr"), "--checkpoint", bucket.at("kept"))
-    process = begun(0.1, "select", *remote, gate=gate)
+    process = begun(0.02, "select", *remote, gate=gate)
     process.until(lambda: any(name.endswith(".state") for name in bucket.objects("kept")))
     process.send(signal.SIGKILL)  # in mid-run
     assert process.end() == -signal.SIGKILL
@@ -142,7 +142,7 @@ sys.exit(main(["plan", "s3://bucket/x", "--k", "3", "--h", "5"]))
 
 
 def test_without_s3fs_the_extra_is_named(folder: Path) -> None:
-    process = Begun(exec, WITHOUT_S3FS)
+    process = Begun(exec, WITHOUT_S3FS, {})
     assert process.end() == 2
     _, err = process.said()
     assert 'pip install "kmufs-stream[s3]"' in err
