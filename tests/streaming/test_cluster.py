@@ -460,7 +460,8 @@ def test_what_workers_are_asked_for(
         monkeypatch.delenv(name, raising=False)
     with connected(None, None, threads=None, memory="3GB") as memory:
         assert memory == "3GB"
-    with connected(None, 2, threads=1, memory="3GB") as memory:
+    spawned = {"distributed.worker.multiprocessing-method": "spawn"}  # read their environment
+    with dask.config.set(spawned), connected(None, 2, threads=1, memory="3GB") as memory:
         assert memory == GB
         client = active_client()
         assert client is not None
