@@ -6,6 +6,7 @@ To start Python and to import the scientific stack costs more than most of what 
 from __future__ import annotations
 
 import functools
+import gc
 import multiprocessing
 import os
 import signal
@@ -30,6 +31,7 @@ import kmufs_stream_cli.live  # noqa: F401
 
 for name in kmufs_stream.__all__:
     getattr(kmufs_stream, name)
+gc.freeze()  # or its first collection would have each process copy all that is imported here
 
 LIMIT = 120  # seconds that a test waits at most
 
