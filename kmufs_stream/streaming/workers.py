@@ -212,8 +212,6 @@ class Cluster:
     def check(self, future: distributed.Future, what: str) -> None:
         import distributed
 
-        if future.status == "finished":
-            return
         if future.status == "error":
             error = future.exception()
             if isinstance(error, ImportError) or NOT_UNDERSTOOD in str(error):
@@ -232,7 +230,9 @@ class Cluster:
                 "Look into the workers' logs: too little memory is the usual reason; give each "
                 "worker more, or fewer threads.",
             )
-        raise _lost(what)
+        if future.status == "cancelled":
+            raise _lost(what)
+        # Or its result may be lost with a worker by now: whoever needs it has it made again.
 
     def result(self, future: distributed.Future) -> Any:
         self._running.add(future)  # its worker may be lost before it is here

@@ -416,8 +416,12 @@ def test_all_workers_gone_in_mid_pass(
             assert workers.wait() is made
             threads.scale(0)
             until(lambda: not threads.workers)
+            until(lambda: made.status != "finished")
+            workers.check(made, "what was done")
             with pytest.raises(BrokenError, match="All workers"):
                 workers.result(made)
+            threads.scale(1)
+            assert workers.result(made) == "1"
     assert same_bits(decompose(table, 3, checkpoint=kept, resume=True), decompose(table, 3))
 
 
