@@ -131,7 +131,7 @@ class Cluster:
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = client
-        self._running: set[distributed.Future] = set()
+        self._running: dict[distributed.Future, None] = {}  # in the order of submission
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
         self._deserted: float | None = None  # since when
@@ -200,13 +200,16 @@ class Cluster:
         future: distributed.Future = self._client.submit(
             _run_there, task, *arguments, key=f"{name}-{uuid.uuid4()}", priority=int(urgent)
         )
-        self._running.add(future)
+        self._running[future] = None
         future.add_done_callback(self._done.put)
         return future
 
     def wait(self) -> distributed.Future:
         future: distributed.Future = self._attended(self._done.get)
-        self._running.discard(future)
+        if future.status == "error":
+            # Tasks that waited at a worker are told to have died with the one that killed it.
+            future = next((other for other in self._running if other.status == "error"), future)
+        self._running.pop(future, None)
         return future
 
     def check(self, future: distributed.Future, what: str) -> None:
@@ -235,10 +238,10 @@ class Cluster:
         # Or its result may be lost with a worker by now: whoever needs it has it made again.
 
     def result(self, future: distributed.Future) -> Any:
-        self._running.add(future)  # its worker may be lost before it is here
+        self._running[future] = None  # its worker may be lost before it is here
         fetched = self._fetching.submit(future.result)
         self._attended(fetched.exception)
-        self._running.discard(future)
+        self._running.pop(future)
         return fetched.result()
 
 
