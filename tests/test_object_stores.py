@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import xarray as xr
 import zarr
 from botocore.exceptions import EndpointConnectionError
 from helpers import Bucket, environment, planted, same_bits, write_xarray
+from processes import Begun
 from upath import UPath
 from zarr.storage import FsspecStore, MemoryStore, WrapperStore
 
@@ -234,7 +235,7 @@ with new_zarr(place_of({str(out)!r}), overwrite=False) as root:
     zarr.open_group(root, mode="w").create_array("left", data=__import__("numpy").ones(5))
     os._exit(9)
 """
-    assert subprocess.run([sys.executable, "-c", died], check=False).returncode == 9
+    assert Begun(exec, died, {}).end() == 9
     assert [key for key in bucket.objects() if key.startswith("out.zarr/left/")]
     with monkeypatch.context() as patch:
         patch.setattr(object_output.socket, "gethostname", lambda: "elsewhere")
@@ -432,34 +433,24 @@ def test_what_is_not_there(bucket: Bucket, place: str, code: str) -> None:
 
 
 def test_who_may_not_is_told_so(
-    bucket: Bucket, genes: Path, s3_server: str, monkeypatch: pytest.MonkeyPatch
+    bucket: Bucket, genes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import urllib.request
+    from moto.core import set_initial_no_auth_action_count
 
     there = bucket.put(genes)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
-    def allowed(actions: int) -> None:
-        ask = urllib.request.Request(
-            f"{s3_server}/moto-api/reset-auth",
-            data=str(actions).encode(),
-            headers={"Content-Type": "text/plain"},
-        )
-        urllib.request.urlopen(ask).read()
+    @set_initial_no_auth_action_count(0)
+    def asked(ask: Callable[[], Any]) -> None:
+        """Of a server that checks who asks."""
+        with pytest.raises(RequestError) as caught:
+            ask()
+        assert caught.value.code == "access_denied", caught.value
+        assert f"s3://{bucket.name}/" in caught.value.message
 
-    allowed(0)  # from now on the server checks who asks
-    try:
-        for ask in (
-            lambda: open_matrix(there),
-            lambda: select(genes, 3, 4, out=bucket.at("out.zarr")),
-            lambda: decompose(genes, 3, checkpoint=bucket.at("kept")),
-        ):
-            with pytest.raises(RequestError) as caught:
-                ask()
-            assert caught.value.code == "access_denied", caught.value
-            assert f"s3://{bucket.name}/" in caught.value.message
-    finally:
-        allowed(10**9)
+    asked(lambda: open_matrix(there))
+    asked(lambda: select(genes, 3, 4, out=bucket.at("out.zarr")))
+    asked(lambda: decompose(genes, 3, checkpoint=bucket.at("kept")))
     with pytest.raises(BrokenError) as caught_too:
         open_matrix(there, storage_options={"endpoint_url": "http://127.0.0.1:1"})
     assert caught_too.value.code == "unreachable"

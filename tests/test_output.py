@@ -16,6 +16,7 @@ import pytest
 import xarray as xr
 import zarr
 from helpers import planted, write_bare, write_xarray
+from processes import Begun
 
 from kmufs_stream import BrokenError, RequestError, decompose, open_matrix, save_factor, select
 from kmufs_stream.output import check_output, new_store
@@ -136,7 +137,7 @@ with output.new_store(out, overwrite=True) as folder:
     (folder / "zarr.json").write_text("new")
 """
     old(tmp_path / "out.zarr")
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    assert Begun(exec, script, {}).end() == 9
     assert not (tmp_path / "out.zarr").exists()
     check_output(tmp_path / "out.zarr", [], overwrite=True)
     assert names(tmp_path) == ["out.zarr"]

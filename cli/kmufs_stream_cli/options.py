@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kmufs_stream.errors import RequestError
+
 STORE = "What the data are"
 PART = "What takes part"
 RESOURCES = "Resources"
@@ -31,6 +33,17 @@ def completed(names: Sequence[str]) -> Callable[[str], list[str]]:
     return complete
 
 
+def lasting(place: str | None) -> str | None:
+    """An output, as it is. Raises RequestError for one that would end with the process."""
+    if place is not None and "memory" in place.rpartition("://")[0].split("::"):
+        raise RequestError(
+            "not_lasting",
+            f"{place} is memory of this process: what is written there is gone when it ends.",
+            "Give a path, or an address like s3://bucket/name.zarr.",
+        )
+    return place
+
+
 Data = Annotated[
     str,
     typer.Argument(
@@ -39,6 +52,7 @@ Data = Annotated[
         "group or dataset; AnnData in Zarr or .h5ad.",
     ),
 ]
+Out = Annotated[str, typer.Argument(metavar="OUT", callback=lasting, help="Zarr store to write.")]
 K = Annotated[int, typer.Option("--k", help="Number of clusters.")]
 H = Annotated[int, typer.Option("--h", help="Number of features to choose.")]
 
@@ -226,6 +240,7 @@ Checkpoint = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="PATH",
+        callback=lasting,
         help="Keep what has been read there until the run has ended; OUT.checkpoint by default "
         "where more than 50 GB are to be read.",
         rich_help_panel=RESOURCES,

@@ -77,7 +77,7 @@ class Checkpoint:
                 "Create it, or choose another --checkpoint.",
             )
         if self.folder.exists() and not (self.folder / IDENTITY).is_file():
-            if not self.folder.is_dir() or any(self.folder.iterdir()):
+            if not self.folder.is_dir() or not all(map(_unnamed, self.folder.iterdir())):
                 raise RequestError(
                     "not_a_checkpoint",
                     f"{folder} exists and is not a checkpoint, so it is left as it is.",
@@ -100,7 +100,11 @@ class Checkpoint:
         trace: TracebackType | None,
     ) -> None:
         if error is None:
-            remove(self.folder)
+            with contextlib.suppress(FileNotFoundError):
+                for inside in [*self.folder.iterdir()]:
+                    if inside.name != IDENTITY:
+                        remove(inside)
+            remove(self.folder)  # what says whose it is goes last
         elif self._claimed:
             self._note_corrupt(getattr(error, "chunk", None))
             error.add_note(f"The checkpoint {self.folder} is kept: --resume goes on from it.")
@@ -300,6 +304,11 @@ def _intact(path: Folder) -> str | None:
             digest.update(part)
             left -= len(part)
         return kernel.decode().strip() if file.read() == digest.digest() else None
+
+
+def _unnamed(path: Folder) -> bool:
+    """Whether a file is what is left of a run that was killed while it wrote whose folder it is."""
+    return path.name.startswith(f".{IDENTITY}-")
 
 
 def _make(folder: Folder) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NOT_UNDERSTOOD = "Error during deserialization"  # what Dask says of a scheduler without us
 RECOUNTED_AFTER = 2.0  # seconds, since workers come and go
+DESERTED_AFTER = 300.0  # seconds without any worker: a queue may have to start them again
 SPENT = "kmufs-stream-spent"  # Dask's topic of what tasks tell
 
 
@@ -156,10 +157,12 @@ class Cluster:
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = client
-        self._running: set[distributed.Future] = set()
+        self._running: dict[distributed.Future, None] = {}  # in the order of submission
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
+        self._deserted: float | None = None  # since when
+        self._fetching = ThreadPoolExecutor(1)
         self._limit = blas.one_thread()
         self._name = str(uuid.uuid4())
         self.stopped, self.tell = _unwanted, partial(_tell, self._name)
@@ -174,6 +177,7 @@ class Cluster:
             self._client.unsubscribe_topic(SPENT)
             if self._running:
                 self._client.cancel(list(self._running))
+        self._fetching.shutdown()
         self._limit.__exit__(None, None, None)
 
     def told(self) -> Spent:
@@ -188,15 +192,43 @@ class Cluster:
     def slots(self) -> int:
         """A task under way and one that waits, per thread: nobody idles while results travel."""
         if time.monotonic() - self._counted >= RECOUNTED_AFTER:
-            self._slots = 2 * max(sum(self._client.nthreads().values()), 1)
-            self._counted = time.monotonic()
+            self._recount()
         return self._slots
+
+    def _recount(self) -> None:
+        """Count the threads anew. Raises BrokenError if there has been none for long."""
+        try:
+            threads = sum(self._client.nthreads().values())
+        except OSError as error:
+            raise _lost("counting its workers") from error
+        self._slots = 2 * max(threads, 1)
+        self._counted = time.monotonic()
+        if threads:
+            self._deserted = None
+        elif self._deserted is None:
+            self._deserted = self._counted
+        elif self._counted - self._deserted >= DESERTED_AFTER:
+            raise BrokenError(
+                "no_workers",
+                f"All workers of the cluster are gone; for {DESERTED_AFTER:.0f} seconds none has "
+                "come.",
+                "Start workers (dask worker ADDRESS; cluster.scale(n) in Python), then rerun.",
+            )
+
+    def _attended(self, get: Callable[..., Any]) -> Any:
+        """What ``get``, which takes a timeout, returns in the end: as long as there are workers."""
+        while True:
+            try:
+                return get(timeout=RECOUNTED_AFTER)
+            except (queue.Empty, TimeoutError):
+                self._recount()
 
     def share(self, value: Any) -> Any:
         # Unlike scattered data, a task's result outlives every worker that holds it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             future = self._client.submit(_same, value, key=f"shared-{uuid.uuid4()}")
-        future.exception()  # waits: what needs a task that has failed is only told to be cancelled
+        # Waits: what needs a task that has failed is only told to be cancelled.
+        self._attended(future.exception)
         self.check(future, "sending what all tasks need")
         return future
 
@@ -207,20 +239,21 @@ class Cluster:
         future: distributed.Future = self._client.submit(
             _run_there, task, *arguments, key=f"{name}-{uuid.uuid4()}", priority=int(urgent)
         )
-        self._running.add(future)
+        self._running[future] = None
         future.add_done_callback(self._done.put)
         return future
 
     def wait(self) -> distributed.Future:
-        future = self._done.get()
-        self._running.discard(future)
+        future: distributed.Future = self._attended(self._done.get)
+        if future.status == "error":
+            # Tasks that waited at a worker are told to have died with the one that killed it.
+            future = next((other for other in self._running if other.status == "error"), future)
+        self._running.pop(future, None)
         return future
 
     def check(self, future: distributed.Future, what: str) -> None:
         import distributed
 
-        if future.status == "finished":
-            return
         if future.status == "error":
             error = future.exception()
             if isinstance(error, ImportError) or NOT_UNDERSTOOD in str(error):
@@ -239,14 +272,24 @@ class Cluster:
                 "Look into the workers' logs: too little memory is the usual reason; give each "
                 "worker more, or fewer threads.",
             )
-        raise BrokenError(
-            "cluster_lost",
-            f"The cluster was lost while {what}: its scheduler does not answer any more.",
-            "Start the cluster again, then rerun.",
-        )
+        if future.status == "cancelled":
+            raise _lost(what)
+        # Or its result may be lost with a worker by now: whoever needs it has it made again.
 
     def result(self, future: distributed.Future) -> Any:
-        return future.result()
+        self._running[future] = None  # its worker may be lost before it is here
+        fetched = self._fetching.submit(future.result)
+        self._attended(fetched.exception)
+        self._running.pop(future)
+        return fetched.result()
+
+
+def _lost(what: str) -> BrokenError:
+    return BrokenError(
+        "cluster_lost",
+        f"The cluster was lost while {what}: its scheduler does not answer any more.",
+        "Start the cluster again, then rerun.",
+    )
 
 
 def _same(value: Any) -> Any:

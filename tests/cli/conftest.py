@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +14,12 @@ import numpy as np
 import pytest
 import typer
 import xarray as xr
-from helpers import environment, planted, write_bare, write_xarray
+from commands import Gate, typed
+from helpers import planted, write_bare, write_xarray
+from processes import Begun
 
+from kmufs_stream import reader
+from kmufs_stream.streaming import sizing
 from kmufs_stream_cli import main
 from kmufs_stream_cli.app import app
 
@@ -44,32 +46,9 @@ class Run:
         return " ".join(self.out.split())
 
 
-# Runs the command line in many partitions, each read and the solver slowed down: first the two
-# pauses. While the solver waits there is a file ``solving``.
-SLOW = """
-import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell may ignore it
-from pathlib import Path
-from kmufs_stream.sources.store import StoredRows
-from kmufs_stream_cli import main
-from kmufs_stream.streaming import sizing
-from kmufs_stream import reader, selection
-sizing.BLOCK_BYTES = sizing.LARGE_BLOCK_BYTES = 4000
-reader.CachedRows = lambda rows, limit: rows
-fast = StoredRows._stored
-def slow(self, *where):
-    time.sleep(float(sys.argv[1]))
-    return fast(self, *where)
-StoredRows._stored = slow
-solve = selection.solve
-def solve_slowly(*arguments):
-    Path("solving").touch()
-    time.sleep(float(sys.argv[2]))
-    Path("solving").unlink()
-    return solve(*arguments)
-selection.solve = solve_slowly
-sys.exit(main(sys.argv[3:]))
-"""
+def ended(process: Begun) -> Run:
+    """What a process leaves at its end."""
+    return Run(process.end(), *process.said())
 
 
 @pytest.fixture
@@ -94,6 +73,15 @@ def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
     return run
 
 
+@pytest.fixture
+def here(cli: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+    """Runs the command line in this process, in the partitions of slow ones."""
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
+    monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
+    return cli
+
+
 def unknown_options(command: str, told: str) -> set[str]:
     """The options in an error that neither the command has nor another that the error names."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -113,14 +101,16 @@ def unknown_options(command: str, told: str) -> set[str]:
 def shell(folder: Path) -> Callable[..., Run]:
     """Runs the command line as a process of its own."""
 
-    def run(*arguments: object, **options: Any) -> Run:
-        command = [sys.executable, "-m", "kmufs_stream_cli", *map(str, arguments)]
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=120, **options
-        )
-        return Run(done.returncode, done.stdout, done.stderr)
+    def run(*arguments: object) -> Run:
+        return ended(typed(*arguments))
 
     return run
+
+
+@pytest.fixture
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Gate:
+    """Where a slow command waits; not in the current folder."""
+    return Gate(tmp_path_factory.mktemp("gate"))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from conftest import Run, contents
+from commands import Gate, begun
+from conftest import Run, contents, ended
 from helpers import environment, planted, write_bare
 
 import kmufs_stream.selection
@@ -556,25 +556,6 @@ def test_a_reader_that_has_gone_is_no_traceback(table: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-# Runs the command line with worker threads that say when they begin to read, and then take long.
-SLOW = """
-import signal, sys, threading, time
-from pathlib import Path
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
-from kmufs_stream.sources.store import StoredRows
-from kmufs_stream_cli import main
-slow, marker = sys.argv[1], Path(sys.argv[2])
-quick = getattr(StoredRows, slow)
-def read(self, *where):
-    if threading.current_thread() is not threading.main_thread():
-        marker.touch()
-        time.sleep(2)
-    return quick(self, *where)
-setattr(StoredRows, slow, read)
-sys.exit(main(sys.argv[3:]))
-"""
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize(("stage", "number"), [("read", signal.SIGINT), ("take", signal.SIGTERM)])
 def test_an_interrupt_leaves_nothing_partial(
@@ -583,41 +564,30 @@ def test_an_interrupt_leaves_nothing_partial(
     cli: Cli,
     table: Path,
     folder: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    gate: Gate,
 ) -> None:
     assert cli("select", table, *K, *H).code == 0  # an older result, to be kept
     before = contents(folder)
-    marker = tmp_path_factory.mktemp("marker") / "begun"
     arguments = ["select", "data.zarr", "--k", "2", "--h", "4", "--overwrite"]
     if stage == "take":
         arguments.append("--json")
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, stage, str(marker), *arguments],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        while not marker.exists() and process.poll() is None:
-            time.sleep(0.01)
-        if stage == "take":
-            assert contents(folder) != before  # the new result is under way
-        process.send_signal(number)
-        out, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    done = Run(process.returncode, out, err)
+    process = begun(0, *arguments, gate=gate, before=stage)
+    process.until(gate.reached.exists)
+    if stage == "take":
+        assert contents(folder) != before  # the new result is under way
+    process.send(number)
+    gate.opened.touch()
+    done = ended(process)
     assert done.code == 130, done
     if stage == "take":
         assert done.json()["error"]["code"] == "interrupted"
         assert "kmufs-stream select data.zarr --k 2 --h 4" in done.json()["error"]["remedy"]
-        assert err == ""
+        assert done.err == ""
     else:
-        assert out == ""
-        assert "Interrupted; no partial output is left." in err
-        assert "type: kmufs-stream select data.zarr --k 2 --h 4 --overwrite" in err
-        assert "Traceback" not in err
+        assert done.out == ""
+        assert "Interrupted; no partial output is left." in done.err
+        assert "type: kmufs-stream select data.zarr --k 2 --h 4 --overwrite" in done.err
+        assert "Traceback" not in done.err
     assert contents(folder) == before
 
 
@@ -646,3 +616,23 @@ def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:
     assert len(other.err.splitlines()) == 2
     options = ("--feature-labels", "b", "--features", "p\n", "--k", 2, "--h", 2)
     assert r"Did you mean 'p\nq'?" in cli("plan", "data.zarr", *options).err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "select data.zarr --k 3 --h 5 --out memory://a.zarr",
+        "select data.zarr --k 3 --h 5 --checkpoint memory://a",
+        "select data.zarr --k 3 --h 5 --anndata-out memory://a.zarr",
+        "decompose data.zarr --k 3 --out simplecache::memory://a.zarr",
+        "update factor.zarr --with data.zarr --out memory://a.zarr",
+        "apply a.zarr data.zarr --out memory://a.zarr",
+        "rechunk data.zarr memory://a.zarr",
+        "convert data.csv memory://a.zarr",
+    ],
+)
+def test_an_output_that_ends_with_the_process(cli: Cli, words: str) -> None:
+    done = cli(*words.split())
+    assert done.code == 2
+    assert "memory of this process" in done.err
+    assert "Give a path, or an address" in done.err

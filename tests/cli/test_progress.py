@@ -9,8 +9,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import threading
 from collections.abc import Callable
@@ -19,8 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SLOW, Run
-from helpers import environment, planted, write_bare
+from commands import begun
+from conftest import Run
+from helpers import planted, write_bare
+from processes import LIMIT
 from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
@@ -53,21 +53,16 @@ def on_terminal(
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [sys.executable, "-c", SLOW, str(pause), "0", *map(str, arguments)]
-    env = {**environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **variables}
-    env = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}
-    process = subprocess.Popen(
-        command,
-        env=env,
-        stdin=theirs,
-        stdout=theirs if stdout is None else stdout,
-        stderr=theirs,
-        start_new_session=True,
+    process = begun(
+        pause,
+        *arguments,
+        streams=(theirs, theirs if stdout is None else stdout, theirs),
+        **{"TERM": "xterm-256color", "COLUMNS": None, "LINES": None, **variables},
     )
     os.close(theirs)
     seen = b""
     while True:
-        ready, _, _ = select.select([ours], [], [], 120)
+        ready, _, _ = select.select([ours], [], [], LIMIT)
         assert ready, seen
         try:
             part = os.read(ours, 65536)
@@ -77,10 +72,10 @@ def on_terminal(
             break
         seen += part
         if stop_at is not None and stop_at in seen:
-            process.send_signal(signal.SIGINT)
+            process.send(signal.SIGINT)
             stop_at = None
     os.close(ours)
-    return process.wait(timeout=120), seen
+    return process.end(), seen
 
 
 def plain(seen: bytes) -> str:

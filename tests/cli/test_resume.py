@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import SLOW, Run, contents
+from commands import Gate, begun
+from conftest import Run, contents, ended
 from helpers import environment, planted, write_bare
-
-from kmufs_stream import reader
-from kmufs_stream.streaming import sizing
+from processes import until
 
 Cli = Callable[..., Run]
 
@@ -41,36 +40,7 @@ def dask_setup(worker):
 """
 
 
-def begun(
-    pause: float,
-    *arguments: object,
-    solving: float = 0.0,
-    cwd: Path | None = None,
-    **environs: str,
-) -> subprocess.Popen[str]:
-    """The command line in a session of its own, reads and solver slowed down, many partitions."""
-    return subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(pause), str(solving), *map(str, arguments)],
-        cwd=cwd,
-        env=environment() | environs,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> Run:
-    """What a process leaves at its end, for which it may not let wait."""
-    try:
-        out, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    return Run(process.returncode, out, err)
-
-
 SELECT = ("select", "rows.zarr", "--k", 3, "--h", 5, "--method", "lanczos", "--threads", 2)
-FOREVER = 1000.0
 LOCAL_WORKERS = ("--workers", "2", "--json", "--out", "there.zarr")
 
 
@@ -90,15 +60,6 @@ def write_rows(folder: Path) -> Path:
 @pytest.fixture
 def rows(folder: Path) -> Path:
     return write_rows(folder)
-
-
-@pytest.fixture
-def here(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Runs in this process what no signal ends, in the partitions of the others."""
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
-    monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
-    return cli
 
 
 @dataclass(frozen=True)
@@ -122,13 +83,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
 def test_an_interrupted_run_says_how_to_go_on(
-    rows: Path, folder: Path, here: Cli, whole: Whole, number: signal.Signals
+    rows: Path, folder: Path, here: Cli, whole: Whole, gate: Gate, number: signal.Signals
 ) -> None:
-    process = begun(0.03, *SELECT, "--checkpoint", "kept")
-    while not list((folder / "kept").rglob("*.state")):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(number)
+    process = begun(0.03, *SELECT, "--checkpoint", "kept", gate=gate)
+    process.until(lambda: list((folder / "kept").rglob("*.state")))
+    process.send(number)
     done = ended(process)
     assert done.code == 130
     command = "kmufs-stream select rows.zarr --k 3 --h 5 --method lanczos --threads 2"
@@ -145,23 +104,20 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert not (folder / "kept").exists()
 
 
-@pytest.mark.parametrize("stage", ["solving", "writing"])
+@pytest.mark.parametrize("stage", ["solve", "take"])
 def test_interrupted_after_the_last_read(
-    rows: Path, folder: Path, here: Cli, whole: Whole, stage: str
+    rows: Path, folder: Path, here: Cli, whole: Whole, gate: Gate, stage: str
 ) -> None:
-    place = {"solving": "solving", "writing": ".*.partial-*"}[stage]
     command = (*SELECT, "--checkpoint", "kept", "--out", "out.zarr")
-    pause, solving = (0.0, FOREVER) if stage == "solving" else (0.01, 0.0)
-    process = begun(pause, *command, solving=solving)
-    while not list(folder.glob(place)):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process = begun(0, *command, gate=gate, before=stage)
+    process.until(gate.reached.exists)
+    assert bool(list(folder.glob(".*.partial-*"))) == (stage == "take")
+    process.send(signal.SIGINT)
+    gate.opened.touch()
     done = ended(process)
     assert done.code == 130
     assert "--checkpoint kept --out out.zarr --resume" in done.err
     assert "Traceback" not in done.err
-    (folder / "solving").unlink(missing_ok=True)
     assert sorted(p.name for p in folder.iterdir()) == ["kept", "rows.zarr"]
     resumed = here(*command, "--resume", "--json")
     assert resumed.code == 0, resumed
@@ -171,14 +127,17 @@ def test_interrupted_after_the_last_read(
 
 
 def test_interrupted_on_a_cluster(
-    rows: Path, folder: Path, here: Cli, whole: Whole, slow_workers: dict[str, str]
+    rows: Path,
+    folder: Path,
+    here: Cli,
+    whole: Whole,
+    gate: Gate,
+    slow_workers: dict[str, str],
 ) -> None:
     """Ctrl-C reaches all processes of a terminal: the workers go, and nobody complains."""
     command = (*SELECT[:-2], "--workers", 2, "--checkpoint", "kept", "--out", "out.zarr")
-    process = begun(0, *command, **slow_workers)
-    while not list((folder / "kept").rglob("*.state")):
-        assert process.poll() is None
-        time.sleep(0.02)
+    process = begun(0, *command, gate=gate, **slow_workers)
+    process.until(lambda: list((folder / "kept").rglob("*.state")))
     os.killpg(process.pid, signal.SIGINT)
     done = ended(process)
     assert done.code == 130, done
@@ -193,12 +152,15 @@ def test_interrupted_on_a_cluster(
 
 def wait_until_gone(session: int) -> None:
     """Wait until no process of a session is left."""
-    deadline = time.monotonic() + 60
-    with contextlib.suppress(ProcessLookupError):
-        while True:
+
+    def gone() -> bool:
+        try:
             os.killpg(session, 0)
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        except ProcessLookupError:
+            return True
+        return False
+
+    until(gone)
 
 
 def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
@@ -256,10 +218,10 @@ def killed_at_random(
             path.rename(folder / f"older-{number}")
         process = begun(0.01, *command, "--resume", *more, solving=0.3, **environs)
         time.sleep(rng.uniform(0, span))
-        process.kill()  # SIGKILL
-        process.communicate(timeout=120)
+        with contextlib.suppress(ProcessLookupError):
+            process.send(signal.SIGKILL)
+        killed += process.end() == -signal.SIGKILL
         wait_until_gone(process.pid)  # with its workers, if any
-        killed += process.returncode == -signal.SIGKILL
         if (folder / "out.zarr").exists():  # it was whole before the end came
             assert chosen(folder / "out.zarr") == same
             continue

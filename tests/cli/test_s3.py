@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-import time
+import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from commands import Gate, begun
 from conftest import Run
-from helpers import Bucket, environment, planted, write_bare
-from test_resume import begun, ended
+from helpers import Bucket, planted, write_bare
+from processes import Begun
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -42,25 +40,21 @@ def same(out: str, local: str) -> None:
         xr.testing.assert_identical(a, b)
 
 
-def test_killed_and_resumed(there: str, bucket: Bucket, folder: Path) -> None:
+def test_killed_and_resumed(there: str, bucket: Bucket, here: Cli, gate: Gate) -> None:
     table = ("--k", 3, "--h", 5, "--method", "lanczos", "--threads", 2)
-    local = ended(begun(0, "select", "data.zarr", *table, "--out", "local.zarr"))
-    assert local.code == 0, local
+    assert here("select", "data.zarr", *table, "--out", "local.zarr").code == 0
 
     remote = (there, *table, "--out", bucket.at("sel.zarr"), "--checkpoint", bucket.at("kept"))
-    process = begun(0.1, "select", *remote)
-    while not any(name.endswith(".state") for name in bucket.objects("kept")):
-        assert process.poll() is None, ended(process)
-        time.sleep(0.02)
-    process.kill()  # SIGKILL, in mid-run
-    process.communicate(timeout=120)
-    assert process.returncode == -9
+    process = begun(0.02, "select", *remote, gate=gate)
+    process.until(lambda: any(name.endswith(".state") for name in bucket.objects("kept")))
+    process.send(signal.SIGKILL)  # in mid-run
+    assert process.end() == -signal.SIGKILL
     assert bucket.objects("sel.zarr") == []
 
-    again = ended(begun(0, "select", *remote))
+    again = here("select", *remote)
     assert again.code == 2
     assert f"{bucket.at('kept')} is the checkpoint of a run that did not end" in again.err
-    resumed = ended(begun(0, "select", *remote, "--resume", "--json"))
+    resumed = here("select", *remote, "--resume", "--json")
     assert resumed.code == 0, resumed
     assert resumed.err == f"going on from the checkpoint {bucket.at('kept')}\n"
     assert resumed.json()["output"] == bucket.at("sel.zarr")
@@ -139,13 +133,17 @@ def test_addresses_with_passwords_are_refused(cli: Cli) -> None:
         assert "sesame" not in done.err
 
 
+WITHOUT_S3FS = """
+import sys
+from kmufs_stream_cli import main
+sys.modules["s3fs"] = None
+sys.exit(main(["plan", "s3://bucket/x", "--k", "3", "--h", "5"]))
+"""
+
+
 def test_without_s3fs_the_extra_is_named(folder: Path) -> None:
-    code = "import sys; sys.modules['s3fs'] = None; from kmufs_stream_cli import main; main()"
-    code = code.replace("main()", "sys.exit(main(sys.argv[1:]))")
-    words = ["plan", "s3://bucket/x", "--k", "3", "--h", "5"]
-    done: Any = subprocess.run(
-        [sys.executable, "-c", code, *words], env=environment(), capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert 'pip install "kmufs-stream[s3]"' in done.stderr
-    assert "Traceback" not in done.stderr
+    process = Begun(exec, WITHOUT_S3FS, {})
+    assert process.end() == 2
+    _, err = process.said()
+    assert 'pip install "kmufs-stream[s3]"' in err
+    assert "Traceback" not in err

@@ -29,9 +29,11 @@ def test_the_table_is_the_library_s(cli: Cli, table: Path) -> None:
     assert read["trials"] == said["trials"]
 
 
-def test_workers_read_and_the_trials_are_the_same(cli: Cli, shell: Cli, table: Path) -> None:
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.usefixtures("quick_workers")
+def test_workers_read_and_the_trials_are_the_same(cli: Cli, table: Path) -> None:
     asked = ("--k", "2,3", "--h", "2,4", "--solver", "exact,admm", "--json")
-    there = shell("sweep", table, *asked, "--workers", 2)
+    there = cli("sweep", table, *asked, "--workers", 2)
     assert there.code == 0, there.err
     assert there.json()["trials"] == cli("sweep", table, *asked).json()["trials"]
     assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0

@@ -346,3 +346,26 @@ def test_data_that_change_while_columns_are_copied_are_reported(
         )
     assert caught.value.code == "source_changed"
     assert not (tmp_path / "out.zarr").exists()
+
+
+def test_killed_while_the_folder_is_made_or_removed(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, kept = decompose(table, 3), tmp_path / "kept"
+    for resume in (False, True):
+        kept.mkdir()
+        (kept / ".checkpoint.json-0123abcd").write_text("{")
+        assert same_bits(decompose(table, 3, checkpoint=kept, resume=resume), expected)
+        assert not kept.exists()
+
+    def die(place: Path) -> None:
+        raise KeyboardInterrupt
+
+    for survived in range(2):  # of what is removed one after the other
+        removals = iter([checkpoints.remove] * survived + [die])
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "remove", lambda place, rest=removals: next(rest)(place))
+            with pytest.raises(KeyboardInterrupt):
+                decompose(table, 3, checkpoint=kept)
+        assert same_bits(decompose(table, 3, checkpoint=kept, resume=True), expected)
+        assert not kept.exists()

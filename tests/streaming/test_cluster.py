@@ -24,6 +24,7 @@ import pytest
 import zarr
 from cluster_rows import Alive, Counting, Killing, Numbers, Slow
 from helpers import environment, planted, same_bits, write_bare, write_xarray
+from processes import until
 from threadpoolctl import threadpool_info
 from xarray import DataArray
 
@@ -39,13 +40,19 @@ from kmufs_stream import (
 )
 from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.progress import Advanced, Event
+from kmufs_stream.streaming import cluster as cluster_module
 from kmufs_stream.streaming import sizing
+from kmufs_stream.streaming import workers as workers_module
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
 from kmufs_stream.streaming.tree import RUN, Tree
+from kmufs_stream.streaming.workers import open_workers
 
 GB = 10**9
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*unclosed.*")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*unclosed.*"),
+    pytest.mark.usefixtures("quick_workers"),
+]
 
 
 def cluster_of(workers: int, threads: int = 1, memory: int = 2 * GB, processes: bool = True) -> Any:
@@ -61,7 +68,7 @@ def cluster_of(workers: int, threads: int = 1, memory: int = 2 * GB, processes: 
 
 
 @pytest.fixture(scope="module")
-def two_workers() -> Iterator[Any]:
+def two_workers(quick_workers: None) -> Iterator[Any]:
     with cluster_of(2) as cluster:
         yield cluster
 
@@ -75,7 +82,7 @@ def client(two_workers: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def mortals() -> Iterator[Any]:
+def mortals(quick_workers: None) -> Iterator[Any]:
     """As ``client``, of workers that nobody else needs: killed ones do not always come again."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 2}),
@@ -243,10 +250,7 @@ def test_the_scheduler_is_spared(partitions: int) -> None:
         assert watch.most_unfinished <= 2 * 2 + 2  # two a thread; the kernel and the rows
         assert partitions / RUN < watch.most_known <= partitions / 2 + 10
         assert watch.most_held <= 2 * 2 + 2 + Tree(partitions).root.level + 2 * 4
-        deadline = time.monotonic() + 10
-        while threads.scheduler.tasks and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not threads.scheduler.tasks
+        until(lambda: not threads.scheduler.tasks)
 
 
 PASS = """
@@ -348,6 +352,87 @@ def test_a_cluster_without_the_package(client: Any) -> None:
     assert "on its scheduler and on all workers" in caught.value.remedy
 
 
+def test_a_cluster_of_other_versions(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {"python": "3.12.1.final.0", "numpy": "2.4.6", "dask": "2026.8.0"}
+    ours |= {"distributed": "2026.8.0", "kmufs_stream": "1.2.0"}
+
+    def found(scheduler: Any = ours, worker: Any = ours, here: Any = ours) -> None:
+        packages = {"client": here, "scheduler": scheduler, "workers": {"tcp://w:1": worker}}
+        versions: dict[str, Any] = {
+            node: {"tcp://w:1": {"packages": p["tcp://w:1"]}}
+            if node == "workers"
+            else {"packages": p}
+            for node, p in packages.items()
+        }
+        monkeypatch.setattr(distributed.Client, "get_versions", lambda *_, **__: versions)
+
+    with cluster_of(1, processes=False) as threads, distributed.Client(threads):
+        for alike in ({}, {"numpy": "2.4.0"}, {"dask": "2026.8.9"}):
+            found(worker=ours | alike)
+            plan_selection(open_matrix(table), 3, 5)
+        found(here=ours | {"kmufs_stream": None})
+        plan_selection(open_matrix(table), 3, 5)
+        for name, version, says in (
+            ("python", "3.13.0.final.0", "Python 3.13.0; here it is Python 3.12.1"),
+            ("numpy", "2.5.0", "numpy 2.5.0; here it is numpy 2.4.6"),
+            ("dask", "2026.3.0", "dask 2026.3.0; here it is dask 2026.8.0"),
+            ("distributed", "2025.8.0", "distributed 2025.8.0; here it is distributed 2026.8.0"),
+            ("kmufs_stream", "1.2.1", "kmufs-stream 1.2.1; here it is kmufs-stream 1.2.0"),
+            ("kmufs_stream", None, "no kmufs-stream; here it is kmufs-stream 1.2.0"),
+        ):
+            for node, who in (("scheduler", "scheduler"), ("worker", "worker tcp://w:1")):
+                found(**{node: ours | {name: version}})
+                with pytest.raises(RequestError) as caught:
+                    plan_selection(open_matrix(table), 3, 5)
+                assert caught.value.code == "other_versions"
+                assert f"The cluster's {who} has {says}." == caught.value.message
+                assert "Python 3.12.1, numpy 2.4.6, dask 2026.8.0, " in caught.value.remedy
+
+
+def test_a_cluster_without_workers(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "PATIENCE", 0.1)
+    with cluster_of(0, processes=False) as none, distributed.Client(none):
+        with pytest.raises(RequestError, match="has had no worker for") as caught:
+            decompose(table, 3)
+        assert caught.value.code == "no_workers"
+
+
+def test_all_workers_gone_in_mid_pass(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "RECOUNTED_AFTER", 0.05)
+    monkeypatch.setattr(workers_module, "DESERTED_AFTER", 0.2)
+    kept = tmp_path / "kept"
+    with cluster_of(1, processes=False) as threads, distributed.Client(threads) as client:
+
+        def leave(event: Any) -> None:
+            if isinstance(event, Advanced) and threads.workers:
+                threads.scale(0)
+
+        with pytest.raises(BrokenError, match=r"All workers .* gone") as caught:
+            decompose(table, 3, checkpoint=kept, progress=leave)
+        assert caught.value.code == "no_workers"
+        assert caught.value.__notes__ == [
+            f"The checkpoint {kept} is kept: --resume goes on from it."
+        ]
+        with open_workers(1, client) as workers:
+            with pytest.raises(BrokenError, match="All workers"):
+                workers.share(1)
+            threads.scale(1)
+            client.wait_for_workers(1)
+            made = workers.submit(str, 1)
+            assert workers.wait() is made
+            threads.scale(0)
+            until(lambda: not threads.workers)
+            until(lambda: made.status != "finished")
+            workers.check(made, "what was done")
+            with pytest.raises(BrokenError, match="All workers"):
+                workers.result(made)
+            threads.scale(1)
+            assert workers.result(made) == "1"
+    assert same_bits(decompose(table, 3, checkpoint=kept, resume=True), decompose(table, 3))
+
+
 class Failing(Counting):
     """A kernel that fails at row 0."""
 
@@ -387,7 +472,8 @@ def test_what_workers_are_asked_for(
         monkeypatch.delenv(name, raising=False)
     with connected(None, None, threads=None, memory="3GB") as memory:
         assert memory == "3GB"
-    with connected(None, 2, threads=1, memory="3GB") as memory:
+    spawned = {"distributed.worker.multiprocessing-method": "spawn"}  # read their environment
+    with dask.config.set(spawned), connected(None, 2, threads=1, memory="3GB") as memory:
         assert memory == GB
         client = active_client()
         assert client is not None

@@ -20,7 +20,10 @@ def apply(
     table: Annotated[
         StoreOptions, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
     ],
-    out: Annotated[str, typer.Option("--out", metavar="PATH", help="Store to write.")],
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="PATH", callback=options.lasting, help="Store to write."),
+    ],
     threads: options.Threads = None,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,

@@ -22,7 +22,7 @@ def convert(
             "or a 10x folder. FILE::NAME is what is meant inside a file: data.h5::/counts.",
         ),
     ],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
+    out: options.Out,
     index_column: Annotated[
         str | None,
         typer.Option(

@@ -29,6 +29,7 @@ def decompose(
         typer.Option(
             "--out",
             metavar="PATH",
+            callback=options.lasting,
             help="Zarr store to write the factor to, a path or address.",
             rich_help_panel=options.OUTPUT,
         ),

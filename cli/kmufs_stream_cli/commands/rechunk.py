@@ -14,7 +14,7 @@ from kmufs_stream_cli.table import StoreOptions, on_table
 @on_table
 def rechunk(
     table: StoreOptions,
-    out: Annotated[str, typer.Argument(metavar="OUT", help="Zarr store to write.")],
+    out: options.Out,
     memory: options.Memory = None,
     resume: Annotated[
         bool,

@@ -40,6 +40,7 @@ def select(
         typer.Option(
             "--out",
             metavar="PATH",
+            callback=options.lasting,
             help="Zarr store to write, a path or address; DATA's name + .selected.zarr in this "
             "folder by default.",
             rich_help_panel=options.OUTPUT,
@@ -50,6 +51,7 @@ def select(
         typer.Option(
             "--anndata-out",
             metavar="PATH",
+            callback=options.lasting,
             help="AnnData: copy of the store, with kmufs_selected, kmufs_score and kmufs_rank in "
             "its var.",
             rich_help_panel=options.OUTPUT,

@@ -32,6 +32,7 @@ def update(
         typer.Option(
             "--out",
             metavar="PATH",
+            callback=options.lasting,
             help="Zarr store to write; by default the new factor takes FACTOR's place.",
             rich_help_panel=options.OUTPUT,
         ),

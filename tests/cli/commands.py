@@ -1,0 +1,102 @@
+"""Processes of the command line: as it is typed, or so slow that something can happen meanwhile."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from processes import Begun, until
+
+from kmufs_stream import reader, selection
+from kmufs_stream.sources.store import StoredRows
+from kmufs_stream.streaming import sizing
+from kmufs_stream_cli import main
+
+
+def typed(*arguments: object) -> Begun:
+    """``python -m kmufs_stream_cli`` with some arguments."""
+    return Begun(_typed, [str(a) for a in arguments])
+
+
+def _typed(arguments: list[str]) -> None:
+    sys.argv[1:] = arguments
+    runpy.run_module("kmufs_stream_cli", run_name="__main__")
+
+
+class Gate(NamedTuple):
+    """Two files of an empty folder, by which a process says that it waits, and is let go on."""
+
+    folder: Path
+
+    @property
+    def reached(self) -> Path:
+        return self.folder / "reached"
+
+    @property
+    def opened(self) -> Path:
+        return self.folder / "opened"
+
+    def wait(self) -> None:
+        """Wait here until it is opened."""
+        self.reached.touch()
+        until(self.opened.exists)
+
+
+def begun(
+    pause: float,
+    *arguments: object,
+    solving: float = 0.0,
+    gate: Gate | None = None,
+    before: str = "solve",
+    **more: Any,
+) -> Begun:
+    """The command line in many partitions, slowed down.
+
+    Parameters
+    ----------
+    pause, solving : seconds before each read, and before the solver begins.
+    gate : where it waits, ``before`` the solver or a method of rows called in a thread.
+    more : for Begun.
+    """
+    words = [str(a) for a in arguments]
+    return Begun(_begun, pause, solving, gate, before, words, **more)
+
+
+def _begun(
+    pause: float, solving: float, gate: Gate | None, before: str, arguments: list[str]
+) -> None:
+    read, solve = StoredRows._stored, selection.solve
+
+    def read_slowly(self: StoredRows, *where: Any) -> Any:
+        time.sleep(pause)
+        return read(self, *where)
+
+    def solve_slowly(*given: Any) -> Any:
+        time.sleep(solving)
+        if gate is not None and before == "solve":
+            gate.wait()
+        return solve(*given)
+
+    sizing.BLOCK_BYTES = sizing.LARGE_BLOCK_BYTES = 4000
+    reader.CachedRows = lambda rows, limit: rows  # type: ignore[assignment, misc]
+    StoredRows._stored = read_slowly  # type: ignore[method-assign]
+    selection.solve = solve_slowly
+    if gate is not None and before != "solve":
+        _guard(before, gate)
+    sys.exit(main(arguments))
+
+
+def _guard(method: str, gate: Gate) -> None:
+    """Let threads wait before a method of rows."""
+    quick = getattr(StoredRows, method)
+
+    def guarded(self: StoredRows, *where: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            gate.wait()
+        return quick(self, *where)
+
+    setattr(StoredRows, method, guarded)
