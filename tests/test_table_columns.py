@@ -374,6 +374,23 @@ def test_integers_that_float64_would_round(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(found["a"], large)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_integers_beside_gaps_that_float64_would_round(tmp_path: Path, kind: str) -> None:
+    large = pd.array([2**53 + 1, None, *range(N - 2)], dtype="Int64")
+    path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": X[:, 0]}))
+    with pytest.raises(RequestError, match=r"'a' .*9007199254740993") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "--dtype int64" not in raised.value.remedy  # which has no gaps
+    _, found = turned(path, dtype="float64")
+    np.testing.assert_array_equal(found["data"][:, 0], [2.0**53, np.nan, *range(N - 2)])
+    if kind == "csv":
+        assert "--coordinate a" in raised.value.remedy
+        _, found = turned(path, coordinates=["a"], overwrite=True)
+        assert found["a"].values[0] == str(2**53 + 1)
+    else:
+        assert "store it as text" in raised.value.remedy
+
+
 def test_integers_beyond_64_bits(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(f"a,b\n{2**64 - 1},1\n{10**22},2\n")
     with pytest.raises(RequestError, match=f"'a' .*{10**22}") as raised:

@@ -31,6 +31,7 @@ from kmufs_stream.sources.casting import WHOLE, cast_exactly
 EXACT: dict[str, Any] = (
     {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
 )
+NULLABLE = {np.int64: pd.Int64Dtype()}  # beside nullable dtypes pandas rounds plain int64
 LOOK_FIELDS = 100_000  # looked at, to tell columns of text
 LOOK_ROWS = 100  # at least
 MISSING = (
@@ -76,9 +77,10 @@ class _Text:
                 header=0,
                 names=list(columns),
                 index_col=False,
-                dtype=dict(dtypes),
+                dtype={i: NULLABLE.get(d, d) for i, d in dtypes.items()},
                 chunksize=rows,
                 low_memory=False,  # else parts of a block may get dtypes of their own
+                dtype_backend="numpy_nullable",  # integers beside gaps are not rounded
                 keep_default_na=False,
                 **options,
             )
@@ -170,7 +172,7 @@ def _blocks(
 
 def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -> NDArray[Any]:
     """Features in float64, or in the integers that are wanted."""
-    numbers = values.to_numpy(np.float64)
+    numbers = values.to_numpy(np.float64, na_value=np.nan)
     if wanted is not None and wanted.kind not in "iu":
         return numbers
     dtype = wanted or np.dtype(np.float64)
@@ -178,10 +180,15 @@ def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -
         return cast_exactly(numbers, dtype, table.path, OTHER_DTYPE)
     columns = []
     for j, i in enumerate(values.columns.to_numpy()):
-        column = values[i].to_numpy() if values[i].dtype.kind in "iu" else numbers[:, j]
-        name = table.header[int(i)]
+        column, name = numbers[:, j], table.header[int(i)]
         source = f"Column {name!r} of {table.path}"
-        columns.append(cast_exactly(column, dtype, source, keep_whole(name)))
+        if values[i].dtype.kind in "iu":
+            known = values[i].dropna()
+            gaps = len(known) < len(column)
+            whole = known.to_numpy(known.dtype.numpy_dtype)
+            whole = cast_exactly(whole, dtype, source, keep_whole(name, gaps=gaps))
+            column = column if gaps else whole
+        columns.append(cast_exactly(column, dtype, source, OTHER_DTYPE))
     return np.column_stack(columns)
 
 

@@ -35,6 +35,7 @@ A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 LAST_SECOND = np.iinfo(np.int64).max // 10**9  # either way from 1970, of points in nanoseconds
 HIDDEN = ("_", ".")  # names of what others note beside a folder's files
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+AS_TEXT = "If it describes the samples, store it as text; --dtype float64 rounds features."
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
@@ -315,7 +316,8 @@ def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]
 
     if dtype is not None and types.is_integer(array.type):
         known = array.drop_null().to_numpy(zero_copy_only=False)
-        known = cast_exactly(known, dtype, f"Column {name!r}", keep_whole(name))
+        remedy = AS_TEXT if array.null_count else keep_whole(name, gaps=False)
+        known = cast_exactly(known, dtype, f"Column {name!r}", remedy)
         if not array.null_count:
             return known
     if array.null_count or dtype is None:
