@@ -471,7 +471,7 @@ def test_integers_beyond_64_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [0, 30])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_long_texts_keep_to_the_budget(tmp_path: Path, kind: str, first: int) -> None:
-    notes = ["short"] * first + ["x" * 2_000_000] * 20
+    notes = ["short"] * first + ["漢" * 900_000] * 20  # two bytes each in memory, three in a file
     path = written(tmp_path, kind, pd.DataFrame({"a": np.arange(len(notes)), "note": notes}))
     with pytest.raises(RequestError, match=r"takes .* of memory") as raised:
         convert(path, tmp_path / "out.zarr", memory=incoming.BASELINE + 10 * incoming.MB)

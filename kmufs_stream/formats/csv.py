@@ -26,6 +26,7 @@ from kmufs_stream.formats.coordinates import (
 from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
 from kmufs_stream.sources.casting import WHOLE, cast_exactly
+from kmufs_stream.streaming.sizing import MB
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
 EXACT: dict[str, Any] = (
@@ -33,7 +34,8 @@ EXACT: dict[str, Any] = (
 )
 NULLABLE = {np.int64: pd.Int64Dtype()}  # beside nullable dtypes pandas rounds plain int64
 LOOK_FIELDS = 100_000  # looked at, to tell columns of text
-LOOK_ROWS = 100  # at least
+LOOK_ROWS = 100  # at a time, and at least
+LOOK_BYTES = 8 * MB  # at most, but for these rows
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -122,7 +124,7 @@ def open_csv(
     if index is not None:
         dtypes[index] = str
     others = [i for i in range(len(header)) if i not in dtypes]
-    first = next(table.typed(table.look_rows, dtypes))
+    first = _first(table, dtypes)
     if first.empty:
         raise RequestError(
             "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
@@ -145,6 +147,19 @@ def open_csv(
         np.array([header[i] for i in features], dtype=object),
         coordinates,
     )
+
+
+def _first(table: _Text, dtypes: Mapping[int, Any]) -> pd.DataFrame:
+    """The first ``look_rows``, or fewer where they take more than LOOK_BYTES."""
+    frames, rows, held = [], 0, 0
+    for frame in table.typed(LOOK_ROWS, dtypes):
+        frames.append(frame)
+        rows += len(frame)
+        held += int(frame.memory_usage(deep=True).sum())
+        if rows >= table.look_rows or held > LOOK_BYTES:
+            break
+    first: pd.DataFrame = pd.concat(frames, ignore_index=True)
+    return first
 
 
 def _coordinate(column: str, dtype: Any) -> Coordinate:

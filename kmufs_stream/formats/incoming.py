@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,8 +131,8 @@ def write_blocks(
 
 
 def _text_bytes(known: Mapping[str, NDArray[Any]], texts: Iterable[str]) -> int:
-    """Memory that the texts of some samples take, about."""
-    return sum(sum(map(len, known[name])) for name in texts)
+    """Memory that the texts of some samples take: up to four bytes a character."""
+    return sum(sum(map(sys.getsizeof, known[name])) for name in texts)
 
 
 def _sound(incoming: Incoming, rows: int) -> Iterator[Block]:
