@@ -69,14 +69,40 @@ class Incoming:
             )
 
 
+class Gaps:
+    """Missing values of a table, counted block by block.
+
+    Attributes
+    ----------
+    values, samples : how many are missing, and of how many samples.
+    of_feature : (p,) int64, of each feature.
+    """
+
+    def __init__(self, p: int) -> None:
+        self.values = self.samples = 0
+        self.of_feature = np.zeros(p, np.int64)
+
+    def add(self, block: NDArray[Any]) -> None:
+        """Count those of some more samples; integers and truth miss none."""
+        if block.dtype.kind != "f":
+            return
+        missing = np.isnan(block).reshape(len(block), -1)
+        of_feature = missing.sum(axis=0)
+        self.of_feature += of_feature
+        self.values += int(of_feature.sum())
+        self.samples += int(missing.any(axis=1).sum())
+
+
 def write_blocks(
     folder: Store,
     incoming: Incoming,
     dtype: np.dtype[Any],
     budget: int,
     progress: Progress,
-) -> dict[str, int]:
-    """Write the table as a store that xarray opens, whole chunks one after another; its sizes.
+) -> tuple[dict[str, int], Gaps]:
+    """Write the table as a store that xarray opens, whole chunks one after another.
+
+    Returns the sizes of its dimensions, and what it misses.
 
     Values are stored in ``dtype``. Holds some blocks of about CHUNK_BYTES, or of one row where
     that is more. How long texts are is told by the first samples. Raises RequestError where the
@@ -113,13 +139,16 @@ def write_blocks(
         )
         for name, coordinate in described.items()
     }
+    gaps = Gaps(int(np.prod(inner)))
     progress(Started("converting", unit="rows", unit_bytes=row))
     for block, known in _whole(_sound(incoming, rows), rows):
         longer = _text_bytes(known, texts) - rows * row
         check_fits(incoming.source, incoming.held + BLOCKS * (rows * row + max(longer, 0)), budget)
         n = values.shape[0]
         values.resize((n + len(block), *inner))
-        values[n:] = cast(block, dtype, incoming.source, OTHER_DTYPE)
+        stored = cast(block, dtype, incoming.source, OTHER_DTYPE)
+        values[n:] = stored
+        gaps.add(stored)
         for name, array in coordinates.items():
             array.resize((n + len(block),))
             array[n:] = cast(known[name], array.dtype, incoming.source, "")
@@ -127,7 +156,7 @@ def write_blocks(
     if incoming.labels is not None:
         labels = xr.Dataset(coords={"feature": np.asarray(incoming.labels, dtype=object)})
         labels.to_zarr(folder, mode="a", zarr_format=3, consolidated=False)
-    return dict(zip(dims, values.shape, strict=True))
+    return dict(zip(dims, values.shape, strict=True)), gaps
 
 
 def _text_bytes(known: Mapping[str, NDArray[Any]], texts: Iterable[str]) -> int:

@@ -80,10 +80,25 @@ def convert(
     facts = [("coordinates", _named(done.columns))] if done.columns else []
     if done.features:
         facts.append(("features", show.few(done.features)))
+    missing = done.missing or {}
+    parts = missing.get("features", 0) > missing.get("features_without_any", 0)
+    if missing.get("values"):
+        facts.append(("missing", _missing(missing, parts=parts)))
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
     p = done.sizes.get("feature", 1000)
     k, h = min(10, max(p // 3, 1)), min(100, max(p // 3, 1))
-    show.next_commands(console, show.command("plan", str(done.output), k=k, h=h))
+    policy = "mean" if parts else None
+    show.next_commands(console, show.command("plan", str(done.output), k=k, h=h, missing=policy))
+
+
+def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
+    """How much is missing, and what to say about it."""
+    empty = missing["features_without_any"]
+    said = f"{missing['values']:,} values, in {missing['features']:,} features and "
+    said += f"{missing['samples']:,} samples"
+    if empty:
+        said += f"; {empty:,} features without any value are left out, whatever is said"
+    return said + "; say --missing mean, drop-features or drop-samples" * parts
 
 
 def _named(columns: Mapping[str, str]) -> str:
