@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.places import zarr_root
 from kmufs_stream.sources.frame import coordinates_read
+from kmufs_stream.sources.hdf5 import is_hdf5
 from kmufs_stream.sources.lengths import checked
 from kmufs_stream.sources.matrix import Matrix, feature_texts
 from kmufs_stream.zarr_io import decoded, open_decoded
@@ -79,7 +79,7 @@ def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
         for name, c in matrix.frame.coords.items()
     }
     place = matrix.place
-    if place is not None and (not isinstance(place, Path) or place.is_dir()):
+    if place is not None and not is_hdf5(place):
         node = zarr.open(zarr_root(place), mode="r")
         if isinstance(node, zarr.Group):
             store = checked(node.store, [array for _, array in node.arrays()])
