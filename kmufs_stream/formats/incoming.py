@@ -54,18 +54,18 @@ class Incoming:
     held: int = 0
 
     def __post_init__(self) -> None:
-        if not self.inner or 0 in self.inner:
-            raise RequestError(
-                "not_2d",
-                f"{self.source} is no table: a sample has the shape {self.inner}.",
-                "A samples x features table is needed.",
-            )
         if not is_numeric(self.dtype):
             raise RequestError(
                 "bad_dtype",
                 f"{self.source} holds {KINDS.get(self.dtype.kind, 'values')} of dtype "
                 f"{self.dtype}.",
                 "Real numbers are needed: bool, integer or floating point.",
+            )
+        if not self.inner or 0 in self.inner:
+            raise RequestError(
+                "not_2d",
+                f"{self.source} is no table: a sample has the shape {self.inner}.",
+                "A samples x features table is needed.",
             )
 
 
@@ -228,19 +228,38 @@ def unreadable(source: str, error: Exception) -> RequestError:
 
 
 def one_of(source: str, tables: dict[str, Any], asked: str, separator: str) -> str:
-    """The table asked for, or the only one there is; ``tables`` maps names to shapes.
+    """The table asked for, or the only one there is, vectors aside; ``tables`` has their shapes.
 
     Raises RequestError with what there is otherwise.
     """
-    if asked in tables or (not asked and len(tables) == 1):
-        return asked or next(iter(tables))
-    listing = ", ".join(f"{name} {shape}" for name, shape in tables.items()) or "none"
-    first = next(iter(tables), "NAME")
+    if asked in tables:
+        return asked
+    if not tables:
+        raise RequestError(
+            "no_table",
+            f"{source} holds no table of numbers.",
+            "An array of two dimensions or more is needed.",
+        )
+    wide = [name for name, shape in tables.items() if min(shape) > 1] or list(tables)
+    if not asked and len(wide) == 1:
+        return wide[0]
+    listing = ", ".join(f"{name} {shape}" for name, shape in tables.items())
+    first = wide[0]
     raise RequestError(
         "unknown_variable" if asked else "ambiguous_variable",
         f"{source} holds no table {asked!r}." if asked else f"{source} holds no single table.",
         f"{did_you_mean(asked, tables)}Tables there: {listing}. Choose one: "
         f"{source}{separator}{first}",
+    )
+
+
+def holds_sparse(source: str, name: str, read: str) -> RequestError:
+    """What is told of a sparse matrix, which the expression ``read`` reads in Python."""
+    return RequestError(
+        "sparse",
+        f"{source} holds a sparse matrix{name and ' '}{name}.",
+        f"Make it AnnData, in Python: anndata.AnnData({read}.tocsr()).write_h5ad('x.h5ad'); "
+        "that needs no conversion.",
     )
 
 
