@@ -29,7 +29,7 @@ from kmufs_stream.streaming.plan import Plan
 
 GROUPS = ("all_features", "diagnostics")
 OURS = ("feature_index", "score", "rank", *GROUPS)
-COORDINATE_ROWS = 2**20  # of a sample coordinate copied at a time
+COORDINATE_ROWS = 2**18  # of a sample coordinate copied at a time
 # Text, as xarray knows it: Dask arrays of plain objects it loads, to find out what they hold.
 STRINGS = np.dtype("O", metadata={"element_type": str})
 

@@ -16,7 +16,7 @@ import zarr
 import zarr.codecs
 import zarr.codecs.numcodecs
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import WrapperStore
 
 from kmufs_stream.errors import BrokenError
@@ -63,9 +63,12 @@ class CheckedStore(WrapperStore[Store]):
         return type(self)(store, self._checks)
 
     async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,  # xarray leaves it out for nczarr
+        byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        found = await self._store.get(key, prototype, byte_range)
+        found = await self._store.get(key, prototype or default_buffer_prototype(), byte_range)
         if found is None or byte_range is not None or key.rpartition("/")[2] in MARKS:
             return found
         for prefix, check in self._checks.items():
