@@ -23,13 +23,13 @@ from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Rows
+from kmufs_stream.sources.stacking import COORDINATE_ROWS
 from kmufs_stream.streaming.cluster import active_client
 from kmufs_stream.streaming.passes import StoppedError, run_each
 from kmufs_stream.streaming.plan import Plan
 
 GROUPS = ("all_features", "diagnostics")
 OURS = ("feature_index", "score", "rank", *GROUPS)
-COORDINATE_ROWS = 2**18  # of a sample coordinate copied at a time
 # Text, as xarray knows it: Dask arrays of plain objects it loads, to find out what they hold.
 STRINGS = np.dtype("O", metadata={"element_type": str})
 
