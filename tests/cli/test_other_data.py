@@ -75,7 +75,7 @@ def test_missing_values_are_counted_and_the_next_command_deals_with_them(
     table["g7"] = np.nan
     table.to_csv("x.csv", index=False)
     done = cli("convert", "x.csv", "x.zarr")
-    assert "1 features without any value are left out, whatever is said" in done.out
+    assert "1 of the features have no value at all, and are left out anyway" in done.out
     assert "--missing" not in done.out
     table.loc[[3, 4, 80], "g1"] = np.nan
     table.to_csv("x.csv", index=False)

@@ -97,7 +97,7 @@ def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
     said = f"{missing['values']:,} values, in {missing['features']:,} features and "
     said += f"{missing['samples']:,} samples"
     if empty:
-        said += f"; {empty:,} features without any value are left out, whatever is said"
+        said += f"; {empty:,} of the features have no value at all, and are left out anyway"
     return said + "; say --missing mean, drop-features or drop-samples" * parts
 
 
