@@ -21,12 +21,12 @@ from zarr.storage import WrapperStore
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.places import name_of
+from kmufs_stream.sources.stored import METADATA
 
 BLOSC = numcodecs.Blosc | zarr.codecs.BloscCodec | zarr.codecs.numcodecs.Blosc
 BLOSC_HEADER = 16  # bytes, of which the last four tell the length of the whole
 ITEMS = numcodecs.VLenUTF8 | numcodecs.VLenBytes | zarr.codecs.VLenUTF8Codec
 ITEMS |= zarr.codecs.VLenBytesCodec
-MARKS = ("zarr.json", ".zarray", ".zattrs")  # no chunks
 
 Check = Callable[[Buffer], str]
 """Tells what is wrong with an encoded chunk, "" where nothing is."""
@@ -69,7 +69,7 @@ class CheckedStore(WrapperStore[Store]):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         found = await self._store.get(key, prototype or default_buffer_prototype(), byte_range)
-        if found is None or byte_range is not None or key.rpartition("/")[2] in MARKS:
+        if found is None or byte_range is not None or key.rpartition("/")[2] in METADATA:
             return found
         for prefix, check in self._checks.items():
             if key.startswith(prefix) and (wrong := check(found)):
