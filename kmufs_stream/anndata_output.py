@@ -48,6 +48,12 @@ def check_anndata_output(
             )
     assert isinstance(matrix.place, Path)
     assert isinstance(out, Path)
+    if matrix.place.is_file() and not is_hdf5(matrix.place):
+        raise RequestError(
+            "bad_output",
+            f"{matrix.source} is zipped: columns cannot be added to a copy of it.",
+            "Unzip it into a folder and give that, or leave out --anndata-out.",
+        )
     suffix = ".h5ad" if is_hdf5(matrix.place) else ".zarr"
     if out.suffix != suffix:
         raise RequestError(

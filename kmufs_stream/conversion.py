@@ -45,6 +45,8 @@ class Conversion:
     columns : of a text or Parquet table: the columns that describe the samples, by the names of
         the coordinates they became.
     features : of such a table: the columns that became features.
+    missing : values, and the samples and features that miss some, features without any value; None
+        where they were not looked at (NetCDF, 10x).
     """
 
     output: Place
@@ -53,6 +55,7 @@ class Conversion:
     seconds: float
     columns: dict[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
+    missing: dict[str, int] | None = None
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
@@ -61,6 +64,7 @@ class Conversion:
             "format": self.format,
             "sizes": self.sizes,
             "coordinates": self.columns,
+            "missing": self.missing,
             "seconds": {"total": self.seconds},
             "peak_rss_bytes": peak_memory(),
             "version": __version__,
@@ -143,6 +147,7 @@ def convert(
     check_output(target, [Path(path)], overwrite=overwrite, option="OUT")
     columns: dict[str, str] = {}
     features: tuple[str, ...] = ()
+    missing: dict[str, int] | None = None
     with new_zarr(target, overwrite=overwrite) as folder:
         if kind == "netcdf":
             sizes = write_netcdf(folder, path, inside, budget, progress)
@@ -150,10 +155,17 @@ def convert(
             sizes = _tenx(folder, path, wanted, budget, progress)
         else:
             table = _open(kind, path, inside, index_column, coordinates, wanted, budget)
-            sizes = write_blocks(folder, table, wanted or table.dtype, budget, progress)
+            sizes, gaps = write_blocks(folder, table, wanted or table.dtype, budget, progress)
+            missing = {
+                "values": gaps.values,
+                "samples": gaps.samples,
+                "features": int(np.count_nonzero(gaps.of_feature)),
+                "features_without_any": int(np.sum(gaps.of_feature == next(iter(sizes.values())))),
+            }
             columns = {name: c.column for name, c in table.coordinates.items()}
             features = () if table.labels is None else tuple(table.labels)
-    return Conversion(target, kind, sizes, time.perf_counter() - began, columns, features)
+    seconds = time.perf_counter() - began
+    return Conversion(target, kind, sizes, seconds, columns, features, missing)
 
 
 def _tenx(

@@ -67,13 +67,25 @@ def _wrong_factor(matrix: Matrix, what: str, *, added: bool, **said: str | None)
 
 
 def _holds_sample(factor: Factor, matrix: Matrix) -> bool:
-    """Whether some rows of the factor's sample, spread over it, are those of the matrix."""
-    index, values = factor.sample.index, factor.sample.values
-    places = np.unique(np.linspace(0, len(index) - 1, ROWS_COMPARED).astype(np.int64))
+    """Whether some rows of the factor's sample are those of the matrix."""
+    index, rows = _compared(factor)
     return all(
         np.array_equal(found, row, equal_nan=True)
-        for found, row in zip(_rows_at(matrix, index[places]), values[places], strict=True)
+        for found, row in zip(_rows_at(matrix, index), rows, strict=True)
     )
+
+
+def _varies(factor: Factor) -> bool:
+    """Whether those rows differ: such as are all alike tell nothing."""
+    _, rows = _compared(factor)
+    return not all(np.array_equal(row, rows[0], equal_nan=True) for row in rows)
+
+
+def _compared(factor: Factor) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Some rows of the factor's sample, spread over it, and their numbers."""
+    index, values = factor.sample.index, factor.sample.values
+    places = np.unique(np.linspace(0, len(index) - 1, ROWS_COMPARED).astype(np.int64))
+    return index[places], values[places]
 
 
 def _rows_at(matrix: Matrix, index: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
@@ -87,6 +99,13 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
 
     Raises RequestError for rows that it holds already.
     """
+    held = factor.features.rows
+    if matrix.shape[0] > held and _varies(factor) and _holds_sample(factor, matrix):
+        raise RequestError(
+            "already_added",
+            f"{matrix.source} begins with the {held:,} rows that are in the factor already.",
+            f"Give the {matrix.shape[0] - held:,} rows that came after them alone.",
+        )
     before, new = factor.fingerprint, fingerprint(matrix, probe)
     parts = before[PARTS].split() if PARTS in before else [_part(before)]
     known = set(before[ROWS].split()) if ROWS in before else _rows_of_first(factor)

@@ -118,7 +118,8 @@ def _check_address(address: str, protocol: str) -> None:
 def zarr_root(place: Place) -> Store:
     """What zarr and xarray open at this place: no text, which zarr may take for an address."""
     if isinstance(place, Path):
-        return LocalStore(place)
+        zipped = place.is_file()
+        return ZipStore(place.absolute(), mode="r") if zipped else LocalStore(place)
     if isinstance(place, Store):
         return place
     return store_of(place)

@@ -133,7 +133,7 @@ def rechunk(
 
     def lay_out(store: Store) -> None:
         root.to_zarr(store, mode="w", compute=False, encoding=encoding, **form)
-        copy_coordinates(root, store)
+        copy_coordinates(root, store, matrix.source)
 
     def fill(store: Store, tiles: Path | None) -> None:
         array = zarr.open_array(store, path=matrix.name)

@@ -21,14 +21,17 @@ from kmufs_stream.output import new_zarr
 from kmufs_stream.places import Place
 from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Rows
+from kmufs_stream.sources.stacking import COORDINATE_ROWS
 from kmufs_stream.streaming.cluster import active_client
 from kmufs_stream.streaming.passes import StoppedError, run_each
 from kmufs_stream.streaming.plan import Plan
 
 GROUPS = ("all_features", "diagnostics")
 OURS = ("feature_index", "score", "rank", *GROUPS)
-COORDINATE_ROWS = 2**20  # of a sample coordinate copied at a time
+# Text, as xarray knows it: Dask arrays of plain objects it loads, to find out what they hold.
+STRINGS = np.dtype("O", metadata={"element_type": str})
 
 
 def subset_frame(
@@ -137,7 +140,7 @@ def write_result(
     with new_zarr(out, overwrite=overwrite) as folder:
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
         try:
-            copy_coordinates(root, folder)
+            copy_coordinates(root, folder, matrix.source)
             if samples:
                 target = zarr.open_array(folder, path=name)
                 _copy_columns(matrix, selected, target, plan, progress)
@@ -151,29 +154,30 @@ def write_result(
 
 def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
+    if matrix.sample_dim in frame.dims and matrix.encoded:
+        frame = frame.chunk({matrix.sample_dim: COORDINATE_ROWS})  # before astype would load it
     text = {}
     for name, c in frame.coords.items():
         # Objects of a DataArray may be anything that xarray knows how to store.
         if c.dtype.kind in ("UTO" if matrix.encoded else "UT"):
-            # Dask arrays of objects would be loaded whole to find out what they hold.
-            lazy = matrix.sample_dim in c.dims
-            text[name] = c.variable.astype(np.dtypes.StringDType() if lazy else object)
-    frame = frame.assign_coords(text)
-    if matrix.sample_dim in frame.dims and matrix.encoded:
-        frame = frame.chunk({matrix.sample_dim: COORDINATE_ROWS})
-    return frame
+            text[name] = c.variable.astype(np.dtypes.StringDType()).astype(STRINGS)
+    return frame.assign_coords(xr.Coordinates(text, indexes={}))  # an index would be loaded
 
 
-def copy_coordinates(root: xr.Dataset, folder: Store) -> None:
-    """Values of the lazy coordinates, a piece at a time; xarray has written their metadata."""
+def copy_coordinates(root: xr.Dataset, folder: Store, source: str) -> None:
+    """Values of the lazy coordinates, a piece at a time; xarray has written their metadata.
+
+    Raises BrokenError for what cannot be read; ``source`` is where it lies, for people.
+    """
     for name, coordinate in root.coords.items():
         if coordinate.chunks is None:
             continue
         encoded = xr.conventions.encode_cf_variable(coordinate.variable).chunk()
         target = zarr.open_array(folder, path=str(name))
         for region in slices_from_chunks(encoded.chunks):  # type: ignore[no-untyped-call]
-            values = encoded[region].compute(scheduler="synchronous").values
-            target[region] = values.astype(object) if values.dtype.kind == "T" else values
+            with coordinates_read(source):
+                values = encoded[region].compute(scheduler="synchronous").values
+            target[region] = values
 
 
 @dataclass(frozen=True)

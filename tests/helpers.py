@@ -109,6 +109,12 @@ def write_bare(
     return path
 
 
+def chunk_files(folder: Path) -> list[Path]:
+    """The stored chunks below a folder."""
+    names = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+    return sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in names)
+
+
 def environment() -> dict[str, str]:
     """For a Python that finds what this one finds."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -161,6 +161,61 @@ def test_matlab(tmp_path: Path) -> None:
     np.testing.assert_array_equal(turned(tmp_path / "new.mat")["data"], X)
 
 
+@pytest.mark.parametrize("kind", ["mat", "npz", "mat 7.3"])
+def test_vectors_and_cells_beside_a_table_are_passed_over(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ("x.npz" if kind == "npz" else "x.mat")
+    if kind == "mat":
+        scipy.io.savemat(path, {"y": np.arange(90), "X": X, "names": np.array(["a"], object)})
+    elif kind == "npz":
+        np.savez(path, y=np.arange(90)[:, None], X=X, z=np.arange(3))
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w") as file:
+            file["#refs#/a"], file["X"] = X[:2, :3], X.T
+    np.testing.assert_array_equal(turned(path)["data"], X)
+
+
+def test_sparse_files_are_told_how_to_become_anndata(tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata")
+    counts = sparse.csc_matrix(np.rint(X))
+    scipy.io.savemat(tmp_path / "x.mat", {"X": counts})
+    sparse.save_npz(tmp_path / "x.npz", counts)
+    for name in ("x.mat", "x.npz"):
+        with pytest.raises(RequestError, match="sparse matrix") as raised:
+            convert(tmp_path / name, tmp_path / "out.zarr")
+        program = raised.value.remedy.partition(": ")[2].partition(";")[0]
+        made = str(tmp_path / f"{name}.h5ad")
+        with no_warnings():
+            exec(program.replace("x.h5ad", made), {"anndata": anndata, "scipy": scipy})
+        found = open_matrix(made)
+        np.testing.assert_array_equal(found.rows.take(0, len(X), np.arange(X.shape[1])), np.rint(X))
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        (np.array([[1, "a"]], object), "objects"),
+        (np.zeros(5, [("a", "f4"), ("b", "f4")]), "values of dtype"),
+        (np.arange(5.0), "no table"),
+    ],
+)
+def test_arrays_that_are_no_tables(tmp_path: Path, values: Any, word: str) -> None:
+    np.save(tmp_path / "x.npy", values, allow_pickle=True)
+    with pytest.raises(RequestError, match=word):
+        convert(tmp_path / "x.npy", tmp_path / "out.zarr")
+
+
+def test_netcdf_whose_variables_are_in_a_group(tmp_path: Path) -> None:
+    pytest.importorskip("h5netcdf")
+    inner = xr.Dataset({"air": (("time", "place"), X)})
+    inner.to_netcdf(tmp_path / "x.nc", group="in/side", engine="h5netcdf")
+    with pytest.raises(RequestError, match="no variables") as raised:
+        convert(tmp_path / "x.nc", tmp_path / "out.zarr")
+    assert f"{tmp_path}/x.nc::in/side" in raised.value.remedy
+    found = turned(f"{tmp_path}/x.nc::in/side")
+    np.testing.assert_array_equal(found["air"], X)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_10x_folder(tmp_path: Path, packed: bool) -> None:
     pytest.importorskip("anndata")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import dask.array as da
 import numpy as np
@@ -16,6 +17,8 @@ from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import reference
+from zarr.abc.store import Store
+from zarr.storage import LocalStore, WrapperStore
 
 from kmufs_stream import open_matrix, select, subset
 from kmufs_stream.streaming import sizing
@@ -127,6 +130,33 @@ def test_long_coordinates_are_copied_in_pieces(
     np.testing.assert_array_equal(opened(tmp_path / "out.zarr")["s"], np.arange(120) * 3)
     np.testing.assert_array_equal(opened(tmp_path / "out.zarr")["two"], np.arange(120) % 7)
     assert zarr.open_array(tmp_path / "out.zarr", path="two", mode="r").chunks == (50,)
+
+
+class Counting(WrapperStore[Store]):
+    """A store that notes which chunks of the samples' names are read."""
+
+    read: ClassVar[Counter[str]] = Counter()
+    _supports_sync_io = False
+
+    async def get(self, key: str, *arguments: Any, **options: Any) -> Any:
+        self.read.update([key] if "cell/" in key and key[-1].isdigit() else [])
+        return await self._store.get(key, *arguments, **options)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", ["U8", object])
+def test_names_of_samples_are_read_once_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zarr_format: int, dtype: Any
+) -> None:
+    monkeypatch.setattr(subset, "COORDINATE_ROWS", 50)
+    names = np.array([f"cell {i}" for i in range(120)], dtype)
+    array = xr.DataArray(X, dims=("cell", "f"), name="x", coords={"cell": names})
+    form: Any = {"zarr_format": zarr_format, "encoding": {"cell": {"chunks": (50,)}}}
+    array.to_dataset().to_zarr(tmp_path / "x.zarr", **form)
+    Counting.read.clear()
+    select(Counting(LocalStore(tmp_path / "x.zarr")), K, H, out=tmp_path / "out.zarr")
+    assert [*Counting.read.values()] == [1, 1, 1]
+    assert opened(tmp_path / "out.zarr")["cell"].values.tolist() == names.tolist()
 
 
 @settings(deadline=None, max_examples=15)

@@ -141,7 +141,7 @@ def test_parquet_knows_more_types(tmp_path: Path) -> None:
     chosen = open_matrix(str(tmp_path / "out.zarr"), where="when > '2024-03-01' and truth")
     assert chosen.shape[0] == ((np.datetime64("2024-03-01") < DAYS) & table.truth).sum()
     days_alone = pa.array([0, 1], pa.date32())
-    lists = pa.table({"a": [1.0, 2.0], "inner": [[1.0], [2.0]], "day": days_alone})
+    lists = pa.table({"a": [1.0, 2.0], "inner": [[[1.0]], [[2.0]]], "day": days_alone})
     pq.write_table(lists, tmp_path / "lists.parquet")
     with pytest.raises(RequestError, match="'inner'"):
         convert(tmp_path / "lists.parquet", tmp_path / "other.zarr")
@@ -358,6 +358,76 @@ def test_what_parquet_holds_that_a_store_cannot(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["code"], [7, np.nan])
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("folder", [False, True])
+def test_lists_of_one_length_are_features(tmp_path: Path, fixed: bool, folder: bool) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    vectors = X[:, :4].astype("f4")
+    vectors[3, 1] = np.nan
+    kind = pa.list_(pa.float32(), 4) if fixed else pa.list_(pa.float32())
+    table = pa.table(
+        {"id": [f"t{i}" for i in range(N)], "v": pa.array([*vectors], kind), "n": X[:, 5]}
+    )
+    path = tmp_path / "x.parquet"
+    if folder:
+        path.mkdir()
+        pq.write_table(table[:60], path / "a.parquet", row_group_size=17)
+        pq.write_table(table[60:], path / "b.parquet")
+    else:
+        pq.write_table(table, path, row_group_size=47)
+    done, found = turned(path, index_column="id")
+    assert done.features == ("v_0", "v_1", "v_2", "v_3", "n")
+    np.testing.assert_array_equal(found["data"], np.column_stack([vectors, X[:, 5]]))
+    assert found["sample"].values[-1] == f"t{N - 1}"
+
+
+@pytest.mark.parametrize(
+    ("lists", "word"),
+    [
+        ([[1.0, 2.0]] * 90 + [[3.0]], "a list of 1, after such of 2"),
+        ([[1.0, 2.0]] * 90 + [None], "a list of 0, after such of 2"),
+        ([None, [1.0]], "a list of 1, after such of 0|no table"),
+        ([[[1.0]], [[2.0]]], "neither a number"),
+        ([["a"], ["b"]], "neither a number"),
+    ],
+)
+def test_lists_that_make_no_table(tmp_path: Path, lists: list[Any], word: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"v": lists}), tmp_path / "x.parquet")
+    with pytest.raises(RequestError, match=word):
+        convert(tmp_path / "x.parquet", tmp_path / "out.zarr")
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_whole_numbers_in_lists(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"v": [[1, 2**60], [3, 4]]}), tmp_path / "x.parquet")
+    _, found = turned(tmp_path / "x.parquet")
+    assert found["data"].values.tolist() == [[1, 2**60], [3, 4]]
+    pq.write_table(pa.table({"v": [[1, 2], [3, None]]}), tmp_path / "x.parquet")
+    with pytest.raises(RequestError, match="missing value") as raised:
+        convert(tmp_path / "x.parquet", tmp_path / "other.zarr")
+    assert "--dtype" in raised.value.remedy
+    _, found = turned(tmp_path / "x.parquet", dtype="float32", overwrite=True)
+    np.testing.assert_array_equal(found["data"], [[1, 2], [3, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [("README.txt", "README.txt is no Parquet file"), ("_delta_log/0.json", "is a Delta table")],
+)
+def test_folders_with_files_of_others(tmp_path: Path, other: str, word: str) -> None:
+    path = written(tmp_path, "parts", frame())
+    (path / other).parent.mkdir(exist_ok=True)
+    (path / other).write_text("what this is")
+    with pytest.raises(RequestError, match=word) as raised:
+        convert(path, tmp_path / "out.zarr")
+    assert ("begin with _" in raised.value.remedy) == (other == "README.txt")
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_integers_that_float64_would_round(tmp_path: Path, kind: str) -> None:
     large = 2**53 + 1 + 2 * np.arange(N)
@@ -374,6 +444,23 @@ def test_integers_that_float64_would_round(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(found["a"], large)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_integers_beside_gaps_that_float64_would_round(tmp_path: Path, kind: str) -> None:
+    large = pd.array([2**53 + 1, None, *range(N - 2)], dtype="Int64")
+    path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": X[:, 0]}))
+    with pytest.raises(RequestError, match=r"'a' .*9007199254740993") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "--dtype int64" not in raised.value.remedy  # which has no gaps
+    _, found = turned(path, dtype="float64")
+    np.testing.assert_array_equal(found["data"][:, 0], [2.0**53, np.nan, *range(N - 2)])
+    if kind == "csv":
+        assert "--coordinate a" in raised.value.remedy
+        _, found = turned(path, coordinates=["a"], overwrite=True)
+        assert found["a"].values[0] == str(2**53 + 1)
+    else:
+        assert "store it as text" in raised.value.remedy
+
+
 def test_integers_beyond_64_bits(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(f"a,b\n{2**64 - 1},1\n{10**22},2\n")
     with pytest.raises(RequestError, match=f"'a' .*{10**22}") as raised:
@@ -384,7 +471,7 @@ def test_integers_beyond_64_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [0, 30])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_long_texts_keep_to_the_budget(tmp_path: Path, kind: str, first: int) -> None:
-    notes = ["short"] * first + ["x" * 2_000_000] * 20
+    notes = ["short"] * first + ["漢" * 900_000] * 20  # two bytes each in memory, three in a file
     path = written(tmp_path, kind, pd.DataFrame({"a": np.arange(len(notes)), "note": notes}))
     with pytest.raises(RequestError, match=r"takes .* of memory") as raised:
         convert(path, tmp_path / "out.zarr", memory=incoming.BASELINE + 10 * incoming.MB)

@@ -351,6 +351,18 @@ def test_factors_of_before_rows_were_known_take_rows_as_before() -> None:
         update(later, table[300:].astype(">f8"))
 
 
+def test_a_store_that_has_grown_is_told_from_the_rows_it_grew_by() -> None:
+    table = planted(400, 9)
+    before = decompose(table[:200], K)
+    with pytest.raises(RequestError, match="begins with the 200 rows") as caught:
+        update(before, table[:260])
+    assert caught.value.code == "already_added"
+    assert "60 rows" in caught.value.remedy
+    grown = update(before, table[200:260])
+    with pytest.raises(RequestError, match="begins with the 260 rows"):
+        update(grown, table)
+
+
 def test_rows_that_are_all_alike_are_no_rows_known() -> None:
     table = planted(400, 9)
     factor = update(decompose(table[:300], K), np.ones((50, 9)))

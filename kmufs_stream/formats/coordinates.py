@@ -56,11 +56,12 @@ def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
     return names
 
 
-def keep_whole(column: str) -> str:
-    """What to do about integers that float64 would round."""
+def keep_whole(column: str, *, gaps: bool) -> str:
+    """What to do about integers that float64 would round; ``gaps`` tells that some are missing."""
     return (
-        f"If it describes the samples, say --coordinate {shlex.quote(column)}; --dtype int64 keeps "
-        "a table of whole numbers, --dtype float64 rounds."
+        f"If it describes the samples, say --coordinate {shlex.quote(column)}; "
+        + ("" if gaps else "--dtype int64 keeps a table of whole numbers, ")
+        + "--dtype float64 rounds."
     )
 
 

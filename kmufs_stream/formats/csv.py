@@ -26,13 +26,16 @@ from kmufs_stream.formats.coordinates import (
 from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
 from kmufs_stream.sources.casting import WHOLE, cast_exactly
+from kmufs_stream.streaming.sizing import MB
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
 EXACT: dict[str, Any] = (
     {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
 )
+NULLABLE = {np.int64: pd.Int64Dtype()}  # beside nullable dtypes pandas rounds plain int64
 LOOK_FIELDS = 100_000  # looked at, to tell columns of text
-LOOK_ROWS = 100  # at least
+LOOK_ROWS = 100  # at a time, and at least
+LOOK_BYTES = 8 * MB  # at most, but for these rows
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -76,9 +79,10 @@ class _Text:
                 header=0,
                 names=list(columns),
                 index_col=False,
-                dtype=dict(dtypes),
+                dtype={i: NULLABLE.get(d, d) for i, d in dtypes.items()},
                 chunksize=rows,
                 low_memory=False,  # else parts of a block may get dtypes of their own
+                dtype_backend="numpy_nullable",  # integers beside gaps are not rounded
                 keep_default_na=False,
                 **options,
             )
@@ -120,7 +124,7 @@ def open_csv(
     if index is not None:
         dtypes[index] = str
     others = [i for i in range(len(header)) if i not in dtypes]
-    first = next(table.typed(table.look_rows, dtypes))
+    first = _first(table, dtypes)
     if first.empty:
         raise RequestError(
             "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
@@ -143,6 +147,19 @@ def open_csv(
         np.array([header[i] for i in features], dtype=object),
         coordinates,
     )
+
+
+def _first(table: _Text, dtypes: Mapping[int, Any]) -> pd.DataFrame:
+    """The first ``look_rows``, or fewer where they take more than LOOK_BYTES."""
+    frames, rows, held = [], 0, 0
+    for frame in table.typed(LOOK_ROWS, dtypes):
+        frames.append(frame)
+        rows += len(frame)
+        held += int(frame.memory_usage(deep=True).sum())
+        if rows >= table.look_rows or held > LOOK_BYTES:
+            break
+    first: pd.DataFrame = pd.concat(frames, ignore_index=True)
+    return first
 
 
 def _coordinate(column: str, dtype: Any) -> Coordinate:
@@ -170,7 +187,7 @@ def _blocks(
 
 def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -> NDArray[Any]:
     """Features in float64, or in the integers that are wanted."""
-    numbers = values.to_numpy(np.float64)
+    numbers = values.to_numpy(np.float64, na_value=np.nan)
     if wanted is not None and wanted.kind not in "iu":
         return numbers
     dtype = wanted or np.dtype(np.float64)
@@ -178,10 +195,15 @@ def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -
         return cast_exactly(numbers, dtype, table.path, OTHER_DTYPE)
     columns = []
     for j, i in enumerate(values.columns.to_numpy()):
-        column = values[i].to_numpy() if values[i].dtype.kind in "iu" else numbers[:, j]
-        name = table.header[int(i)]
+        column, name = numbers[:, j], table.header[int(i)]
         source = f"Column {name!r} of {table.path}"
-        columns.append(cast_exactly(column, dtype, source, keep_whole(name)))
+        if values[i].dtype.kind in "iu":
+            known = values[i].dropna()
+            gaps = len(known) < len(column)
+            whole = known.to_numpy(known.dtype.numpy_dtype)
+            whole = cast_exactly(whole, dtype, source, keep_whole(name, gaps=gaps))
+            column = column if gaps else whole
+        columns.append(cast_exactly(column, dtype, source, OTHER_DTYPE))
     return np.column_stack(columns)
 
 

@@ -15,6 +15,7 @@ from kmufs_stream.formats.incoming import (
     Incoming,
     array_blocks,
     check_fits,
+    holds_sparse,
     native,
     one_of,
 )
@@ -35,15 +36,21 @@ def open_mat(path: str, inside: str, budget: int) -> Incoming:
     if is_hdf5(Path(path)):
         # MATLAB stores by columns: HDF5 sees the dimensions the other way round.
         tables = _tables(path)
-        shapes = {name.strip("/"): d.shape[::-1] for name, d in tables.items()}
+        # What begins with # holds the contents of cells.
+        shapes = {n[1:]: d.shape[::-1] for n, d in tables.items() if not n.startswith("/#")}
         dataset = tables["/" + one_of(path, shapes, inside, INSIDE)]
         blocks = array_blocks(dataset, columns_first=True)
         return Incoming(path, dataset.shape[-2::-1], native(dataset.dtype), blocks)
+    stored = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(path)}
     known = {
         name: shape
-        for name, shape, kind in scipy.io.whosmat(path)
+        for name, (shape, kind) in stored.items()
         if len(shape) >= 2 and kind not in ("char", "cell", "struct", "sparse")
     }
+    sparse = [name for name, (_, kind) in stored.items() if kind == "sparse"]
+    if sparse and (inside in sparse or not (inside or known)):
+        name = inside or sparse[0]
+        raise holds_sparse(path, name, f"scipy.io.loadmat({path!r})[{name!r}]")
     name = one_of(path, known, inside, INSIDE)
     needed = 16 * int(np.prod(known[name], dtype=np.int64))
     check_fits(

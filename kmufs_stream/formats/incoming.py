@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,12 +54,6 @@ class Incoming:
     held: int = 0
 
     def __post_init__(self) -> None:
-        if not self.inner or 0 in self.inner:
-            raise RequestError(
-                "not_2d",
-                f"{self.source} is no table: a sample has the shape {self.inner}.",
-                "A samples x features table is needed.",
-            )
         if not is_numeric(self.dtype):
             raise RequestError(
                 "bad_dtype",
@@ -66,6 +61,36 @@ class Incoming:
                 f"{self.dtype}.",
                 "Real numbers are needed: bool, integer or floating point.",
             )
+        if not self.inner or 0 in self.inner:
+            raise RequestError(
+                "not_2d",
+                f"{self.source} is no table: a sample has the shape {self.inner}.",
+                "A samples x features table is needed.",
+            )
+
+
+class Gaps:
+    """Missing values of a table, counted block by block.
+
+    Attributes
+    ----------
+    values, samples : how many are missing, and of how many samples.
+    of_feature : (p,) int64, of each feature.
+    """
+
+    def __init__(self, p: int) -> None:
+        self.values = self.samples = 0
+        self.of_feature = np.zeros(p, np.int64)
+
+    def add(self, block: NDArray[Any]) -> None:
+        """Count those of some more samples; integers and truth miss none."""
+        if block.dtype.kind != "f":
+            return
+        missing = np.isnan(block).reshape(len(block), -1)
+        of_feature = missing.sum(axis=0)
+        self.of_feature += of_feature
+        self.values += int(of_feature.sum())
+        self.samples += int(missing.any(axis=1).sum())
 
 
 def write_blocks(
@@ -74,8 +99,10 @@ def write_blocks(
     dtype: np.dtype[Any],
     budget: int,
     progress: Progress,
-) -> dict[str, int]:
-    """Write the table as a store that xarray opens, whole chunks one after another; its sizes.
+) -> tuple[dict[str, int], Gaps]:
+    """Write the table as a store that xarray opens, whole chunks one after another.
+
+    Returns the sizes of its dimensions, and what it misses.
 
     Values are stored in ``dtype``. Holds some blocks of about CHUNK_BYTES, or of one row where
     that is more. How long texts are is told by the first samples. Raises RequestError where the
@@ -112,13 +139,16 @@ def write_blocks(
         )
         for name, coordinate in described.items()
     }
+    gaps = Gaps(int(np.prod(inner)))
     progress(Started("converting", unit="rows", unit_bytes=row))
     for block, known in _whole(_sound(incoming, rows), rows):
         longer = _text_bytes(known, texts) - rows * row
         check_fits(incoming.source, incoming.held + BLOCKS * (rows * row + max(longer, 0)), budget)
         n = values.shape[0]
         values.resize((n + len(block), *inner))
-        values[n:] = cast(block, dtype, incoming.source, OTHER_DTYPE)
+        stored = cast(block, dtype, incoming.source, OTHER_DTYPE)
+        values[n:] = stored
+        gaps.add(stored)
         for name, array in coordinates.items():
             array.resize((n + len(block),))
             array[n:] = cast(known[name], array.dtype, incoming.source, "")
@@ -126,12 +156,12 @@ def write_blocks(
     if incoming.labels is not None:
         labels = xr.Dataset(coords={"feature": np.asarray(incoming.labels, dtype=object)})
         labels.to_zarr(folder, mode="a", zarr_format=3, consolidated=False)
-    return dict(zip(dims, values.shape, strict=True))
+    return dict(zip(dims, values.shape, strict=True)), gaps
 
 
 def _text_bytes(known: Mapping[str, NDArray[Any]], texts: Iterable[str]) -> int:
-    """Memory that the texts of some samples take, about."""
-    return sum(sum(map(len, known[name])) for name in texts)
+    """Memory that the texts of some samples take: up to four bytes a character."""
+    return sum(sum(map(sys.getsizeof, known[name])) for name in texts)
 
 
 def _sound(incoming: Incoming, rows: int) -> Iterator[Block]:
@@ -198,19 +228,38 @@ def unreadable(source: str, error: Exception) -> RequestError:
 
 
 def one_of(source: str, tables: dict[str, Any], asked: str, separator: str) -> str:
-    """The table asked for, or the only one there is; ``tables`` maps names to shapes.
+    """The table asked for, or the only one there is, vectors aside; ``tables`` has their shapes.
 
     Raises RequestError with what there is otherwise.
     """
-    if asked in tables or (not asked and len(tables) == 1):
-        return asked or next(iter(tables))
-    listing = ", ".join(f"{name} {shape}" for name, shape in tables.items()) or "none"
-    first = next(iter(tables), "NAME")
+    if asked in tables:
+        return asked
+    if not tables:
+        raise RequestError(
+            "no_table",
+            f"{source} holds no table of numbers.",
+            "An array of two dimensions or more is needed.",
+        )
+    wide = [name for name, shape in tables.items() if min(shape) > 1] or list(tables)
+    if not asked and len(wide) == 1:
+        return wide[0]
+    listing = ", ".join(f"{name} {shape}" for name, shape in tables.items())
+    first = wide[0]
     raise RequestError(
         "unknown_variable" if asked else "ambiguous_variable",
         f"{source} holds no table {asked!r}." if asked else f"{source} holds no single table.",
         f"{did_you_mean(asked, tables)}Tables there: {listing}. Choose one: "
         f"{source}{separator}{first}",
+    )
+
+
+def holds_sparse(source: str, name: str, read: str) -> RequestError:
+    """What is told of a sparse matrix, which the expression ``read`` reads in Python."""
+    return RequestError(
+        "sparse",
+        f"{source} holds a sparse matrix{name and ' '}{name}.",
+        f"Make it AnnData, in Python: anndata.AnnData({read}.tocsr()).write_h5ad('x.h5ad'); "
+        "that needs no conversion.",
     )
 
 

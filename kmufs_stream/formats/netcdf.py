@@ -7,9 +7,10 @@ import numpy as np
 import xarray as xr
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import missing_library
+from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.formats.incoming import BLOCKS, CHUNK_BYTES, check_fits, unreadable
 from kmufs_stream.progress import Progress, Started
+from kmufs_stream.sources.convertible import INSIDE
 
 
 def write_netcdf(
@@ -30,6 +31,8 @@ def write_netcdf(
     except OSError as error:
         raise unreadable(path, error) from error
     with stored:
+        if not stored.data_vars:
+            raise _nothing(path, inside)
         largest = max((_block_bytes(v) for v in stored.variables.values()), default=0)
         check_fits(path, BLOCKS * largest, budget)
         progress(Started("converting"))
@@ -38,6 +41,21 @@ def write_netcdf(
         with dask.config.set(scheduler="synchronous"):
             lazy.to_zarr(folder, mode="w", zarr_format=3, consolidated=False)
         return {str(dim): size for dim, size in stored.sizes.items()}
+
+
+def _nothing(path: str, inside: str) -> RequestError:
+    """What is told of a group without variables, with those that have some."""
+    try:
+        groups = [group for group, held in xr.open_groups(path).items() if held.data_vars]
+    except (NotImplementedError, ValueError):  # files of a kind without groups
+        groups = []
+    return RequestError(
+        "no_table",
+        f"{path} holds no variables{f' in {inside!r}' if inside else ''}.",
+        f"Choose one of its groups, such as {path}{INSIDE}{groups[0].strip('/')}."
+        if groups
+        else "Give a file with variables.",
+    )
 
 
 def _blocks(variable: xr.Variable) -> xr.Variable:

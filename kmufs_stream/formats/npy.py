@@ -17,10 +17,13 @@ from kmufs_stream.formats.incoming import (
     Incoming,
     array_blocks,
     check_fits,
+    holds_sparse,
     native,
     one_of,
 )
 from kmufs_stream.sources.convertible import INSIDE
+
+SPARSE = {"data", "indices", "indptr", "format"}  # as scipy.sparse.save_npz names them
 
 
 def open_npy(path: str, inside: str, budget: int) -> Incoming:
@@ -29,16 +32,18 @@ def open_npy(path: str, inside: str, budget: int) -> Incoming:
     An archive's array in Fortran order has to be read whole.
     """
     with Path(path).open("rb") as file:
-        bare = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
-    if bare:
-        array = np.lib.format.open_memmap(path, mode="r")
-        return Incoming(path, array.shape[1:], native(array.dtype), partial(_mapped, path))
+        if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
+            file.seek(0)
+            shape, _, dtype = _read_head(file)
+            return Incoming(path, shape[1:], native(dtype), partial(_mapped, path))
     with zipfile.ZipFile(path) as archive:
         heads = {
             name.removesuffix(".npy"): _head(archive, name)
             for name in archive.namelist()
             if name.endswith(".npy")
         }
+    if not inside and heads.keys() >= SPARSE:
+        raise holds_sparse(path, "", f"scipy.sparse.load_npz({path!r})")
     tables = {name: shape for name, (shape, _, _) in heads.items() if len(shape) >= 2}
     name = one_of(path, tables, inside, INSIDE)
     shape, fortran, dtype = heads[name]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +20,15 @@ from kmufs_stream.formats.coordinates import (
     keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming, unreadable
+from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
+from kmufs_stream.formats.parquet_files import (
+    files_of,
+    metadata_of,
+    partitions_of,
+    schema_of,
+    types_of,
+    with_nulls,
+)
 from kmufs_stream.sources.casting import cast, cast_exactly
 
 PAGE_BYTES = 2**16  # read from each column at a time
@@ -33,15 +36,15 @@ UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nano
 NO_TIME = np.iinfo(np.int64).min
 A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 LAST_SECOND = np.iinfo(np.int64).max // 10**9  # either way from 1970, of points in nanoseconds
-HIDDEN = ("_", ".")  # names of what others note beside a folder's files
-NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
+AS_TEXT = "If it describes the samples, store it as text; --dtype float64 rounds features."
 
 
 def open_parquet(
     path: str, index_column: str | None, asked: Sequence[str], wanted: np.dtype[Any] | None
 ) -> Incoming:
     """The columns of numbers as features, in their common dtype; nulls become NaN.
+
+    So are those of lists of numbers, all as long as the first: one feature for each of its places.
 
     Integers that float64 would round are refused, unless ``wanted`` is of integers, which they are
     then read as, or of floating point.
@@ -55,22 +58,14 @@ def open_parquet(
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise missing_library("pyarrow", f"Reading {path}", "convert") from error
-    files = _files(path)
-    metadata = {file: _metadata(file) for file in files}
-    schemas = {file: _schema(known) for file, known in metadata.items()}
+    files = files_of(path)
+    metadata = {file: metadata_of(file) for file in files}
+    schemas = {file: schema_of(known) for file, known in metadata.items()}
     if not any(known.num_rows for known in metadata.values()):
         raise RequestError("no_samples", f"{path} holds no rows.", "Give a table with samples.")
-    for file, schema in schemas.items():
-        twice = [name for name, n in Counter(schema.names).items() if n > 1]
-        if twice:
-            raise RequestError(
-                "columns_differ",
-                f"{file} has several columns {twice[0]!r}.",
-                "Give each column a name of its own.",
-            )
     noted = json.loads((schemas[files[0]].metadata or {}).get(b"pandas", b"{}"))
-    parts = _partitions(path, files)
-    types, categories = _types(schemas, parts)
+    parts = partitions_of(path, files)
+    types, categories = types_of(schemas, parts)
     if index_column is None:
         index_column = _kept_index(noted)
     categories |= {c["name"] for c in noted.get("columns", []) if c["pandas_type"] == "categorical"}
@@ -81,9 +76,15 @@ def open_parquet(
         if name != index_column and (name in asked or name in categories or _is_aside(kind))
     ]
     features = [name for name in types if name not in (index_column, *described)]
-    check_features(path, features)
-    gaps = _with_nulls(metadata.values())
-    dtypes = {name: _dtype(types[name], path, name, gaps) for name in features}
+    gaps = with_nulls(metadata.values())
+    dtypes = {name: _dtype(_of_items(types[name]), path, name, gaps) for name in features}
+    widths = _widths(parts, {name for name in features if _of_items(types[name]) != types[name]})
+    labels = [
+        label
+        for name in features
+        for label in ([f"{name}_{i}" for i in range(widths[name])] if name in widths else [name])
+    ]
+    check_features(path, labels)
     names = stored_names(described, named=index_column is not None)
     coordinates = {
         stored: _coordinate(types[name], path, name, gaps)
@@ -97,10 +98,10 @@ def open_parquet(
     rounded = wanted is not None and wanted.kind == "f"
     return Incoming(
         path,
-        (len(features),),
+        (len(labels),),
         dtype,
-        partial(_blocks, parts, types, features, coordinates, None if rounded else dtype),
-        np.array(features, dtype=object),
+        partial(_blocks, parts, types, features, widths, coordinates, None if rounded else dtype),
+        np.array(labels, dtype=object),
         coordinates,
     )
 
@@ -109,120 +110,6 @@ def _kept_index(noted: Mapping[str, Any]) -> str | None:
     """The one stored column that pandas had as its index."""
     stored = [name for name in noted.get("index_columns", []) if isinstance(name, str)]
     return stored[0] if len(stored) == 1 else None  # a range is not stored
-
-
-def _files(path: str) -> list[str]:
-    """A file, or all of a folder but hidden ones, by their names."""
-    place = Path(path)
-    if not place.is_dir():
-        return [path]
-    return sorted(
-        str(file)
-        for file in place.rglob("*")
-        if file.is_file() and not any(p.startswith(HIDDEN) for p in file.relative_to(place).parts)
-    )
-
-
-def _metadata(file: str) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file, error) from error
-
-
-def _schema(metadata: Any) -> Any:
-    """The columns as they were before they were written, where that is noted.
-
-    Integers that were categories are read as plain ones.
-    """
-    import pyarrow as pa
-
-    read = metadata.schema.to_arrow_schema()
-    noted = (metadata.metadata or {}).get(b"ARROW:schema")
-    if noted is None:
-        return read
-    for field in pa.ipc.read_schema(pa.BufferReader(base64.b64decode(noted))):
-        i = read.get_field_index(field.name)  # -1 where several have this name
-        if i >= 0 and pa.types.is_dictionary(field.type):
-            read = read.set(i, field)
-    return read
-
-
-def _partitions(path: str, files: list[str]) -> dict[str, dict[str, Any]]:
-    """For each file, the values that its folders named ``column=value`` give to all of its rows."""
-    found: dict[str, dict[str, Any]] = {}
-    for file in files:
-        pairs = [p.split("=", 1) for p in Path(file).parts[len(Path(path).parts) : -1] if "=" in p]
-        known: dict[str, Any] = {unquote(name): unquote(value) for name, value in pairs}
-        found[file] = {n: None if v == NO_PARTITION else v for n, v in known.items()}
-    for name in {name for known in found.values() for name in known}:
-        values = {known.get(name) for known in found.values()}
-        if all(value is not None and WHOLE_NUMBER.fullmatch(value) for value in values):
-            for known in found.values():
-                known[name] = int(known[name])
-    return found
-
-
-def _types(
-    schemas: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]
-) -> tuple[dict[str, Any], set[str]]:
-    """Types of the columns that hold what any of the files does, and which are categories.
-
-    Raises RequestError for a file whose columns are others, or of types that have none in common.
-    """
-    import pyarrow as pa
-
-    types: dict[str, Any] = {}
-    first, categories = next(iter(schemas)), set()
-    for file, schema in schemas.items():
-        fields = {field.name: field.type for field in schema}
-        for name, value in parts[file].items():
-            if name not in fields:
-                fields[name] = pa.int64() if isinstance(value, int) else pa.string()
-                categories.add(name)
-        for name in sorted(fields.keys() ^ types.keys()) if types else ():
-            without, having = (file, first) if name in types else (first, file)
-            raise RequestError(
-                "columns_differ",
-                f"{without} has no column {name!r}, which {having} has.",
-                "All files of a folder need the same columns: convert those of other tables apart.",
-            )
-        for name, kind in fields.items():
-            if pa.types.is_dictionary(kind):
-                categories.add(name)
-                kind = kind.value_type
-            types[name] = _common(types.get(name, kind), kind, name, file)
-    return types, categories
-
-
-def _common(known: Any, kind: Any, name: str, file: str) -> Any:
-    """The type that holds both."""
-    import pyarrow as pa
-
-    try:
-        both = [pa.schema([(name, known)]), pa.schema([(name, kind)])]
-        return pa.unify_schemas(both, promote_options="permissive").field(0).type
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise RequestError(
-            "columns_differ",
-            f"Column {name!r} holds {kind} in {file}, and {known} in files before it.",
-            "Write it with one type in all files of the folder.",
-        ) from error
-
-
-def _with_nulls(tables: Iterable[Any]) -> set[str]:
-    """Which columns have nulls, as far as the files note it."""
-    found = set()
-    for known in tables:
-        for group in map(known.row_group, range(known.num_row_groups)):
-            for column in map(group.column, range(known.num_columns)):
-                noted = column.statistics
-                if noted is not None and noted.null_count:
-                    found.add(column.path_in_schema)
-    return found
 
 
 def _is_text(kind: Any) -> bool:
@@ -236,6 +123,22 @@ def _is_aside(kind: Any) -> bool:
     from pyarrow import types
 
     return _is_text(kind) or bool(types.is_timestamp(kind) or types.is_date(kind))
+
+
+def _of_items(kind: Any) -> Any:
+    """The type of what a list holds; of anything else its own."""
+    from pyarrow import types
+
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return kind.value_type if any(is_kind(kind) for is_kind in lists) else kind
+
+
+def _widths(parts: Mapping[str, Mapping[str, Any]], lists: set[str]) -> dict[str, int]:
+    """How long the lists of these columns are in the first row."""
+    if not lists:
+        return {}
+    first = next(_batches(parts, lists, 1))
+    return {name: len(first[name].flatten()) for name in lists}
 
 
 def _dtype(kind: Any, path: str, name: str, gaps: set[str]) -> np.dtype[Any]:
@@ -293,20 +196,41 @@ def _blocks(
     parts: Mapping[str, Mapping[str, Any]],
     types: Mapping[str, Any],
     features: list[str],
+    widths: Mapping[str, int],
     coordinates: Mapping[str, Coordinate],
     dtype: np.dtype[Any] | None,
     rows: int,
 ) -> Iterator[Block]:
     described = {c.column for c in coordinates.values()}
     for arrays in _batches(parts, {*features, *described}, rows):
-        values = np.column_stack([_numbers(arrays[name], dtype, name) for name in features])
+        columns = [
+            _vectors(arrays[name], widths[name], dtype, name)
+            if name in widths
+            else _numbers(arrays[name], dtype, name)
+            for name in features
+        ]
         yield (
-            values,
+            np.column_stack(columns),
             {
                 s: _described(arrays[c.column], types[c.column], s, c)
                 for s, c in coordinates.items()
             },
         )
+
+
+def _vectors(array: Any, width: int, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
+    """(rows, width) numbers of a column of lists."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy()
+    if (lengths != width).any():
+        raise RequestError(
+            "ragged_rows",
+            f"Column {name!r} holds a list of {lengths[lengths != width][0]}, after such of "
+            f"{width}.",
+            "Leave out rows without a list; the others need the same length.",
+        )
+    return _numbers(array.flatten(), dtype, name).reshape(len(array), width)
 
 
 def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
@@ -315,7 +239,8 @@ def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]
 
     if dtype is not None and types.is_integer(array.type):
         known = array.drop_null().to_numpy(zero_copy_only=False)
-        known = cast_exactly(known, dtype, f"Column {name!r}", keep_whole(name))
+        remedy = AS_TEXT if array.null_count else keep_whole(name, gaps=False)
+        known = cast_exactly(known, dtype, f"Column {name!r}", remedy)
         if not array.null_count:
             return known
     if array.null_count or dtype is None:

@@ -20,7 +20,7 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.sources.hdf5 import (
     HDF5Array,
@@ -29,6 +29,7 @@ from kmufs_stream.sources.hdf5 import (
     open_hdf5,
     without_anndata,
 )
+from kmufs_stream.sources.lengths import checked
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
 from kmufs_stream.sources.store import open_array
@@ -278,6 +279,8 @@ def _sparse_inventory(node: Any, fill_missing_chunks: bool) -> Callable[[], list
 def _table(node: Any, place: str) -> pd.DataFrame:
     """obs or var as a DataFrame; only its own elements are read."""
     try:
+        if isinstance(node, zarr.Group | zarr.Array):
+            node = _checked(node)
         if _is_array(node):
             return _structured(np.asarray(node[:]))
         try:
@@ -288,7 +291,7 @@ def _table(node: Any, place: str) -> pd.DataFrame:
                 frame = read_elem(node)
         except ImportError as error:
             raise without_anndata(place) from error
-    except RequestError:
+    except KmufsError:
         raise
     except Exception as error:
         raise RequestError(
@@ -298,6 +301,13 @@ def _table(node: Any, place: str) -> pd.DataFrame:
         ) from error
     assert isinstance(frame, pd.DataFrame)
     return frame
+
+
+def _checked(node: zarr.Group | zarr.Array[Any]) -> zarr.Group | zarr.Array[Any]:
+    """The same, read through a store that checks the lengths of its chunks."""
+    below = [node] if isinstance(node, zarr.Array) else [n for _, n in node.members(max_depth=None)]
+    store = checked(node.store, [array for array in below if isinstance(array, zarr.Array)])
+    return zarr.open(store, path=node.path, mode="r")
 
 
 def _structured(records: NDArray[Any]) -> pd.DataFrame:

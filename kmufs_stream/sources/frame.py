@@ -13,6 +13,7 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.sources.lengths import checked
 
 
 def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
@@ -31,7 +32,7 @@ def _open(group: zarr.Group) -> xr.Dataset:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unconsolidated metadata: nothing a user can act on
             opened: xr.Dataset = xr.open_zarr(
-                group.store,
+                checked(group.store, [array for _, array in group.arrays()]),
                 group=group.path or None,
                 chunks=None,
                 decode_times=False,
@@ -68,6 +69,8 @@ def coordinates_read(source: str) -> Iterator[None]:
     """Say of whatever fails inside that it was a coordinate."""
     try:
         yield
+    except BrokenError:
+        raise
     except Exception as error:
         raise BrokenError(
             "corrupt_coordinate",
@@ -100,11 +103,11 @@ def coordinates(
 
 
 def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
-    """The coordinates with those along the features in memory: read once, here, or not at all."""
-    along = {name: c.load() for name, c in frame.coords.items() if c.dims == (feature_dim,)}
-    for coordinate in along.values():
-        check_text(coordinate.values)
-    return frame.assign_coords(along)
+    """The coordinates with those of features, and of all, in memory: read once, here."""
+    few = {name: c.load() for name, c in frame.coords.items() if {*c.dims} <= {feature_dim}}
+    for coordinate in few.values():
+        check_text(coordinate.values.ravel())
+    return frame.assign_coords(few)
 
 
 def attributes(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> dict[str, Any]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.places import zarr_root
+from kmufs_stream.sources.frame import coordinates_read
+from kmufs_stream.sources.hdf5 import is_hdf5
+from kmufs_stream.sources.lengths import checked
 from kmufs_stream.sources.matrix import Matrix, feature_texts
 from kmufs_stream.zarr_io import decoded, open_decoded
 
@@ -51,7 +54,9 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
     codes = np.empty(labels.shape[0], np.int32)
     known: dict[object, int] = {}
     for a in range(0, len(codes), ROWS_AT_ONCE):
-        piece, values = pd.factorize(labels[a : a + ROWS_AT_ONCE].values)
+        with coordinates_read(" or ".join(matrix.source for matrix in matrices)):
+            read = labels[a : a + ROWS_AT_ONCE].values
+        piece, values = pd.factorize(read)
         numbers = [known.setdefault(value, len(known)) for value in values]
         if len(known) > MAX_CLASSES:
             raise RequestError(
@@ -69,12 +74,17 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
 
 def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
     """Coordinates of the samples, and in a store the variables beside the data, decoded lazily."""
-    frame = decoded(matrix.frame) if matrix.encoded else matrix.frame
-    found = {str(name): c for name, c in frame.coords.items()}
+    found = {
+        str(name): decoded(xr.Dataset({"labels": c.variable}))["labels"] if matrix.encoded else c
+        for name, c in matrix.frame.coords.items()
+    }
     place = matrix.place
-    if place is not None and (not isinstance(place, Path) or place.is_dir()):
-        beside = open_decoded(zarr_root(place), chunks=None)
-        found |= {str(name): v for name, v in beside.data_vars.items()}
+    if place is not None and not is_hdf5(place):
+        node = zarr.open(zarr_root(place), mode="r")
+        if isinstance(node, zarr.Group):
+            store = checked(node.store, [array for _, array in node.arrays()])
+            beside = open_decoded(store, chunks=None, create_default_indexes=False)
+            found |= {str(name): v for name, v in beside.data_vars.items()}
     return {
         name: v
         for name, v in found.items()

@@ -18,6 +18,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
 from kmufs_stream.sources.stacking import COORDINATE_ROWS
 
@@ -103,7 +104,9 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     for start in range(0, n, COORDINATE_ROWS):
         rows: dict[str, Any] = {}
         for name in used:
-            piece = xr.Dataset({"c": frame[name].variable[start : start + COORDINATE_ROWS]})
+            with coordinates_read(matrix.source):
+                stored = frame[name].variable[start : start + COORDINATE_ROWS].load()
+            piece = xr.Dataset({"c": stored})
             try:
                 rows[name] = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
             except ValueError as error:  # of times; the condition may not speak of them

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.matrix import decoded_values, feature_labels, joined
 
-COORDINATE_ROWS = 2**20  # of a coordinate along stacked samples, in one piece
+COORDINATE_ROWS = 2**18  # of a coordinate along the samples, in one piece
 Names = str | Sequence[str] | None
 
 

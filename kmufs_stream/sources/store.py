@@ -142,10 +142,7 @@ def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
     where = f"{path} (group {group!r})" if group else path
     zipped = isinstance(place, Path) and place.is_file()
     try:
-        store: Any = zarr_root(place)
-        if zipped:
-            store = zarr.storage.ZipStore(Path(path).absolute(), mode="r")
-        return zarr.open(store, path=group or "", mode="r")
+        return zarr.open(zarr_root(place), path=group or "", mode="r")
     except zipfile.BadZipFile:
         raise RequestError(
             "not_zarr",

@@ -10,11 +10,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numcodecs
 import numpy as np
 import xarray as xr
 import zarr
-import zarr.codecs
 import zarr.core.sync
 from numpy.typing import NDArray
 
@@ -127,29 +125,8 @@ class Inventory:
                     "Restore what is missing; or, if it was left out because it holds nothing but "
                     "that value, say --fill-missing-chunks.",
                 )
-        for key in sorted(stored):
-            _check_length(self.array, key)
         chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
         return [metadata, *chunks]
-
-
-def _check_length(array: zarr.Array[Any], key: str) -> None:
-    """Refuse a chunk shorter than Blosc's header says: Blosc would read past its end."""
-    last = array.compressors[-1:] if array.shards is None else ()
-    blosc = any(isinstance(codec, numcodecs.Blosc | zarr.codecs.BloscCodec) for codec in last)
-    store = array.store
-    if not blosc or not isinstance(store, zarr.storage.LocalStore):
-        return
-    path = Path(store.root, array.path, key)
-    with path.open("rb") as file:
-        header = file.read(16)
-    needed, there = int.from_bytes(header[12:16], "little"), path.stat().st_size
-    if len(header) < 16 or there < needed:
-        raise BrokenError(
-            "corrupt_chunk",
-            f"chunk {key} of {address(array)} is cut off: {there} bytes of {max(needed, 16)}.",
-            "Restore that chunk from the data's origin (or write the store again), then rerun.",
-        )
 
 
 def cells(array: zarr.Array[Any]) -> Iterator[tuple[tuple[slice, ...], str]]:

@@ -15,6 +15,7 @@ from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.places import name_of
+from kmufs_stream.sources.lengths import checked
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ def sturdy(array: zarr.Array[Any], *, retries: int, missing_is_fill: bool) -> za
     store = array.store
     if isinstance(store, LocalStore):
         store = LocalStore(Path(store.root).absolute(), read_only=store.read_only)
-    place = StorePath(SturdyStore(store, retries, missing_is_fill), array.path)
+    store = checked(SturdyStore(store, retries, missing_is_fill), [array])
+    place = StorePath(store, array.path)
     inner = array.async_array
     return zarr.Array(type(inner)(inner.metadata, place, inner.config))
 

@@ -38,8 +38,10 @@ def test_convert_as_json(cli: Cli, folder: Path) -> None:
     np.save("x.npy", planted(100, 6))
     said = cli("convert", "x.npy", "x.zarr", "--json").json()
     assert said.keys() == {
-        *("output", "format", "sizes", "coordinates", "seconds", "peak_rss_bytes", "version")
+        *("output", "format", "sizes", "coordinates", "missing", "seconds", "peak_rss_bytes"),
+        "version",
     }
+    assert set(said["missing"].values()) == {0}
     assert (said["format"], said["sizes"]) == ("npy", {"sample": 100, "feature": 6})
     failed = cli("convert", "x.npy", "x.zarr", "--json")
     assert failed.code == 2
@@ -64,6 +66,30 @@ def test_a_table_with_text(cli: Cli, folder: Path) -> None:
     assert small.code == 2
     least = small.err.partition("--memory ")[2].split()[0]
     assert cli("convert", "x.csv", "y.zarr", "--memory", least).code == 0
+
+
+def test_missing_values_are_counted_and_the_next_command_deals_with_them(
+    cli: Cli, folder: Path
+) -> None:
+    table = pd.DataFrame(planted(90, 8), columns=[f"g{i}" for i in range(8)])
+    table["g7"] = np.nan
+    table.to_csv("x.csv", index=False)
+    done = cli("convert", "x.csv", "x.zarr")
+    assert "1 of the features have no value at all, and are left out anyway" in done.out
+    assert "--missing" not in done.out
+    table.loc[[3, 4, 80], "g1"] = np.nan
+    table.to_csv("x.csv", index=False)
+    done = cli("convert", "x.csv", "x.zarr", "--overwrite")
+    assert "93 values, in 2 features and 90 samples" in done.out
+    command = done.out.rstrip().rpartition("\n")[2].strip()
+    assert "--missing mean" in command
+    planned = cli(*shlex.split(command)[1:])
+    assert "mean stands in" in planned.words()
+    command = planned.out.rstrip().rpartition("\n")[2].strip()
+    assert cli(*shlex.split(command)[1:]).code == 0
+    assert "--missing mean" in cli("plan", "x.zarr", "--k", 3, "--h", 2).words()
+    said = cli("plan", "x.zarr", "--k", 3, "--h", 2, "--missing", "drop-samples", "--json").json()
+    assert said["missing"] == "drop-samples"
 
 
 def test_apply(cli: Cli, genes: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,15 @@ WRITERS = [
     stores.write_zarr2,
     stores.write_zarr3,
 ]
+
+
+def write_zip(adata: anndata.AnnData, path: Path) -> Path:
+    """A store in a zip file, as it is put on a web page."""
+    path = path.with_suffix(".zarr.zip")
+    with zarr.storage.ZipStore(path, mode="w") as store, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        anndata.io.write_elem(zarr.open_group(store, mode="w"), "/", adata)
+    return path
 
 
 def unsorted(X: npt.NDArray[Any]) -> Any:
@@ -81,6 +91,15 @@ def test_every_kind_of_x_is_selected_from(write: stores.Write, kind: str, tmp_pa
     path = write(annotated(X), tmp_path / "cells")
     values = X.toarray() if sp.issparse(X) else X
     check_selection(path, values, tmp_path / "out.zarr")
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_zipped_stores_are_selected_from(kind: str, tmp_path: Path) -> None:
+    X = counts()
+    path = write_zip(annotated(KINDS[kind](X)), tmp_path / "cells")
+    check_selection(path, X, tmp_path / "out.zarr")
+    with pytest.raises(RequestError, match="is zipped"):
+        select(path, K, H, anndata_out=tmp_path / "more.zarr")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from helpers import labelled, planted, write_bare, write_xarray
+from helpers import chunk_files, labelled, planted, write_bare, write_xarray
 from reference import assert_optimal, reference
 
 from kmufs_stream import BrokenError, RequestError, decompose, open_matrix, select
@@ -28,11 +28,6 @@ KINDS = [
 
 def values(matrix: Any) -> Any:
     return matrix.rows.read(0, matrix.shape[0])
-
-
-def chunk_files(folder: Path) -> list[Path]:
-    names = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
-    return sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in names)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -81,11 +81,27 @@ def convert(
     facts = [("coordinates", _named(done.columns))] if done.columns else []
     if done.features:
         facts.append(("features", show.few(done.features)))
+    missing = done.missing or {}
+    parts = missing.get("features", 0) > missing.get("features_without_any", 0)
+    if missing.get("values"):
+        facts.append(("missing", _missing(missing, parts=parts)))
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
     samples, *others = done.sizes
     p = math.prod(done.sizes[dim] for dim in others)
     said = samples if len(others) > 1 else None
-    show.next_commands(console, show.planned(str(done.output), p, sample_dims=said))
+    policy = "mean" if parts else None
+    planned = show.planned(str(done.output), p, sample_dims=said, missing=policy)
+    show.next_commands(console, planned)
+
+
+def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
+    """How much is missing, and what to say about it."""
+    empty = missing["features_without_any"]
+    said = f"{missing['values']:,} values, in {missing['features']:,} features and "
+    said += f"{missing['samples']:,} samples"
+    if empty:
+        said += f"; {empty:,} of the features have no value at all, and are left out anyway"
+    return said + "; say --missing mean, drop-features or drop-samples" * parts
 
 
 def _named(columns: Mapping[str, str]) -> str:

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from kmufs_stream.sources.matrix import Sparsity
 
 NAMED = 5  # labels that are shown
+MISSING = {
+    "raise": "values raise an error; --missing mean, drop-features or drop-samples deals with them",
+    "mean": "values: their feature's mean stands in",
+    "drop-features": "values: features that miss any are left out",
+    "drop-samples": "values: samples that miss any are left out",
+}
 
 
 @on_table
@@ -39,13 +45,15 @@ def plan(
     from kmufs_stream.streaming.cluster import connected
 
     matrix, stores = table.open(), table.storage_options()
+    known = None if factor is None else load_factor(factor, storage_options=stores)
+    policy = (table.screening() if known is None else known.screening).missing
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         made = plan_selection(
             matrix,
             k,
             h,
             solver=solver,
-            factor=None if factor is None else load_factor(factor, storage_options=stores),
+            factor=known,
             selection_only=selection_only,
             method=method,
             lanczos=LanczosOptions(tol, max_passes),
@@ -55,11 +63,12 @@ def plan(
             precision=precision,
         )
     if json:
-        show.as_json(_summary(matrix, made, k, h, solver))
+        show.as_json({**_summary(matrix, made, k, h, solver), "missing": policy})
         return
     out = show.console()
     show.line(out, f"{matrix.source}: {matrix.name}", "bold")
-    show.facts(out, plan_facts(matrix, made))
+    gaps = [("missing", MISSING[policy])] if matrix.dtype.kind == "f" else []
+    show.facts(out, [*plan_facts(matrix, made), *gaps])
     show.line(out)
     show.line(out, f"Predicted peak memory: {show.size(made.peak)}, of {show.size(made.budget)}")
     show.line(out, "by stage; they follow each other, so the largest counts:")
