@@ -72,7 +72,7 @@ def main(folder: Path, grains: int = 20_000) -> dict[str, float]:
 
     print(
         "\nexact takes the wavelengths that the leading components explain best, eight times the\n"
-        "same; css and consensus count copies as such and spread over the absorption bands."
+        "same; css and consensus weigh copies and spread over the absorption bands."
     )
     return agreement
 

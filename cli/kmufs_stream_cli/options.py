@@ -38,7 +38,7 @@ def lasting(place: str | None) -> str | None:
     if place is not None and "memory" in place.rpartition("://")[0].split("::"):
         raise RequestError(
             "not_lasting",
-            f"{place} is memory of this process: what is written there is gone when it ends.",
+            "memory:// is memory of this process: what is written there is gone when it ends.",
             "Give a path, or an address like s3://bucket/name.zarr.",
         )
     return place

@@ -16,9 +16,9 @@ import dask
 from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import BrokenError, RequestError, missing_library
-from kmufs_stream.streaming.memory import available_memory
+from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.plan import parse_memory
-from kmufs_stream.streaming.sizing import ClusterSize
+from kmufs_stream.streaming.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
 
 if TYPE_CHECKING:
     import distributed
@@ -118,8 +118,8 @@ def connected(
 
     Yields the budget of this process, None for the default.
 
-    Raises RequestError without the ``cluster`` extra, or for options that contradict each other;
-    BrokenError if the scheduler does not answer.
+    Raises RequestError without the ``cluster`` extra, for options that contradict each other, or
+    for local workers too small to start; BrokenError if the scheduler does not answer.
     """
     if scheduler is None and workers is None:
         yield memory
@@ -145,6 +145,14 @@ def connected(
     explicit = parse_memory(memory)
     budget = explicit if explicit is not None else available_memory() // 2
     share = budget // (workers + 1)
+    least = int(WORKER_BASELINE / WORKER_SHARE)
+    if share < least:
+        raise RequestError(
+            "does_not_fit",
+            f"{workers} worker{'s' * (workers > 1)} and this process share {size(budget)} of "
+            f"memory: {size(share)} each, where a worker by itself needs {size(least)}.",
+            f"Give --memory {-(-least * (workers + 1) // MB)}MB or more, or start fewer workers.",
+        )
     threads = threads or max(usable_cores() // workers, 1)
     heap = {f"distributed.nanny.pre-spawn-environ.{name}": ONE_HEAP[name] for name in ONE_HEAP}
     with (
