@@ -68,8 +68,7 @@ class Tally:
         self._stage_began = self._began
         self._done = self._restored = 0
         self._figures: dict[str, float] = {}
-        self._marks: deque[Mark] = deque()
-        self._last = Mark(self._began, 0)
+        self._marks = deque([Mark(self._began, 0)])  # of the last WINDOW; never empty
         self.retries = 0
 
     def __call__(self, event: Event) -> Standing | None:
@@ -82,8 +81,7 @@ class Tally:
                 self._stage, self._stage_began = event, self._clock()
                 self._done = self._restored = 0
                 self._figures = {}
-                self._last = Mark(self._stage_began, 0)
-                self._marks = deque([self._last])
+                self._marks = deque([Mark(self._stage_began, 0)])
                 return ended
             elif isinstance(event, Advanced):
                 self._advance(event)
@@ -95,14 +93,15 @@ class Tally:
         if event.restored:
             self._restored += event.count
             return
-        before, now = self._last, self._clock()
-        self._last = Mark(
-            now,
-            self._done - self._restored,
-            before.reading + event.reading,
-            before.working + event.working,
+        before, now = self._marks[-1], self._clock()
+        self._marks.append(
+            Mark(
+                now,
+                self._done - self._restored,
+                before.reading + event.reading,
+                before.working + event.working,
+            )
         )
-        self._marks.append(self._last)
         while len(self._marks) > 2 and self._marks[1].moment < now - WINDOW:
             self._marks.popleft()
 
@@ -118,9 +117,10 @@ class Tally:
             if stage is None:
                 return None
             first = Mark(self._stage_began, 0) if over else self._marks[0]
-            speed = (self._last.done - first.done) / max(now - first.moment, 1e-6)
-            reading = self._last.reading - first.reading
-            working = self._last.working - first.working
+            last = self._marks[-1]
+            speed = (last.done - first.done) / max(now - first.moment, 1e-6)
+            reading = last.reading - first.reading
+            working = last.working - first.working
             limit = speed * working / reading if reading > LEAST_READING * working else 0.0
             left, after = None, 0.0
             reads = stage.number > 0 and stage.unit == "rows"

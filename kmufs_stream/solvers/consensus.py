@@ -40,12 +40,11 @@ def consensus(
     The rows of the sample, clipped to 2.5 standard deviations, are projected on the leading k
     components and scaled to unit variance along each: to rows of Q_k, which Sun, Ding and Fan put
     in place of the indicators. Each is joined to its ten nearest. In the leading eigenvectors of
-    that graph
-    (:func:`~kmufs_stream.solvers.neighbours.embedding`) they are clustered twelve times, eight
-    times into k clusters, twice into k/2 and twice into 2k: by K-means, in as many eigenvectors
-    as clusters, each row scaled to unit length. With b_i the between-cluster variance of feature
-    i, averaged over the clusterings, and C the correlation matrix, every step takes the feature
-    that most raises
+    that graph (:func:`~kmufs_stream.solvers.neighbours.embedding`) they are clustered twelve
+    times, eight times into k clusters, twice into k/2 and twice into 2k: by K-means, in as many
+    eigenvectors as clusters, each row scaled to unit length. With b_i the variance of feature i
+    between clusters, averaged over the clusterings, and C the correlation matrix, every step takes
+    the feature that most raises
 
         sum_{i in S} b_i / sqrt(sum_{i,j in S} C_ij^2),
 
@@ -181,9 +180,10 @@ def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> V
 
 def _whitening(components: Float, eigenvalues: Float) -> Float:
     """From standardised rows to scores of unit variance, 0 along what is rounding."""
+    scale = np.zeros_like(eigenvalues)
     some = eigenvalues > NOTHING * eigenvalues[0]
-    whitening: Float = components * np.where(some, 1 / np.sqrt(np.where(some, eigenvalues, 1)), 0)
-    return whitening
+    scale[some] = 1 / np.sqrt(eigenvalues[some])
+    return components * scale
 
 
 def _memberships(scores: Float, k: int) -> csr_array:

@@ -32,7 +32,7 @@ def _open(group: zarr.Group) -> xr.Dataset:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unconsolidated metadata: nothing a user can act on
             opened: xr.Dataset = xr.open_zarr(
-                checked(group.store, [array for _, array in group.arrays()]),
+                checked(group.store, group.array_values()),
                 group=group.path or None,
                 chunks=None,
                 decode_times=False,

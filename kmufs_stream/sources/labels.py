@@ -82,7 +82,7 @@ def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
     if place is not None and not is_hdf5(place):
         node = zarr.open(zarr_root(place), mode="r")
         if isinstance(node, zarr.Group):
-            store = checked(node.store, [array for _, array in node.arrays()])
+            store = checked(node.store, node.array_values())
             beside = open_decoded(store, chunks=None, create_default_indexes=False)
             found |= {str(name): v for name, v in beside.data_vars.items()}
     return {

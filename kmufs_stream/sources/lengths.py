@@ -19,9 +19,8 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import WrapperStore
 
-from kmufs_stream.errors import BrokenError
 from kmufs_stream.places import name_of
-from kmufs_stream.sources.stored import METADATA
+from kmufs_stream.sources.stored import METADATA, corrupt_chunk
 
 BLOSC = numcodecs.Blosc | zarr.codecs.BloscCodec | zarr.codecs.numcodecs.Blosc
 BLOSC_HEADER = 16  # bytes, of which the last four tell the length of the whole
@@ -73,13 +72,8 @@ class CheckedStore(WrapperStore[Store]):
             return found
         for prefix, check in self._checks.items():
             if key.startswith(prefix) and (wrong := check(found)):
-                raise BrokenError(
-                    "corrupt_chunk",
-                    f"chunk {key} of {self} {wrong}.",
-                    "Restore that chunk from the data's origin (or write the store again), then "
-                    "rerun.",
-                    key.removeprefix(prefix),
-                )
+                message = f"chunk {key} of {self} {wrong}."
+                raise corrupt_chunk(message, key.removeprefix(prefix))
         return found
 
 

@@ -72,12 +72,18 @@ class StoredRows:
             except Exception as cause:
                 where, error, corrupt = f"chunk {key}", cause, key
                 break
-        return BrokenError(
-            "corrupt_chunk",
-            f"{where} of {address(self.array)} cannot be read: {type(error).__name__}: {error}",
-            "Restore that chunk from the data's origin (or write the store again), then rerun.",
-            corrupt,
-        )
+        said = f"cannot be read: {type(error).__name__}: {error}"
+        return corrupt_chunk(f"{where} of {address(self.array)} {said}", corrupt)
+
+
+def corrupt_chunk(message: str, key: str | None) -> BrokenError:
+    """What is told of a chunk that is damaged; ``key`` where it is known which."""
+    return BrokenError(
+        "corrupt_chunk",
+        message,
+        "Restore that chunk from the data's origin (or write the store again), then rerun.",
+        key,
+    )
 
 
 def packing(array: zarr.Array[Any], attrs: dict[str, Any]) -> dict[str, Any]:
