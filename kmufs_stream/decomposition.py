@@ -213,7 +213,8 @@ def compute_factor(
         matrix, plan, screening, progress, checkpoint, sampled=sampled, complete=complete
     )
     standardised = reader.standardise
-    with blas.all_cores():
+    # The products of Lanczos are thin: two libraries' threads would only wait for each other.
+    with blas.one_thread() if plan.method == "lanczos" else blas.all_cores():
         if plan.method == "lanczos":
             options = vars(lanczos_options)
             leading = lanczos(

@@ -15,6 +15,7 @@ Floats = NDArray[np.floating[Any]]
 
 PROBE_PLACES = 16
 PROBE_ROWS = 64
+PROBE_COLUMNS = 128  # of a probe worked on at a time: they stay in a core's cache
 SLAB_BYTES = 2**18  # of a block worked on at a time: stays in a core's cache
 REACH = 2.0**40  # |b| up to here: float32 sums of squares are far from overflow
 CANCELS = 16.0  # a block this many spreads away from the shift loses digits in float32
@@ -58,23 +59,12 @@ class Scaling:
     @classmethod
     def from_probe(cls, probe: NDArray[Any], precision: Precision) -> Scaling:
         """From rows of any numeric dtype; what is not finite is passed over."""
-        rows = probe.astype(np.float64)
-        ok = np.isfinite(rows)
-        rows[~ok] = 0.0
-        count = np.maximum(ok.sum(axis=0), 1)
-        # In units of the largest number, so that no sum or difference overflows.
-        unit = power_of_two(np.abs(rows).max(axis=0, initial=0.0))
-        rows /= unit
-        mean = rows.sum(axis=0) / count
-        rows -= mean
-        rows[~ok] = 0.0
-        peak = power_of_two(np.abs(rows).max(axis=0, initial=0.0))
-        std = np.sqrt(((rows / peak) ** 2).sum(axis=0) / count) * peak
-        # Not std > 0: the mean of equal values may be off by rounding.
-        one = probe[ok.argmax(axis=0), np.arange(probe.shape[1])]
-        varies = ((probe != one) & ok).any(axis=0) & (std > 0)
-        std = np.where(varies, std * unit, 0.0)
-        return cls.about(mean * unit, std, np.flatnonzero(~varies), probe.dtype, precision)
+        p = probe.shape[1]
+        mean, std, varies = np.empty(p), np.empty(p), np.empty(p, bool)
+        for a in range(0, p, PROBE_COLUMNS):
+            some = slice(a, a + PROBE_COLUMNS)
+            mean[some], std[some], varies[some] = _spread(probe[:, some])
+        return cls.about(mean, std, np.flatnonzero(~varies), probe.dtype, precision)
 
     @classmethod
     def about(
@@ -167,6 +157,28 @@ class Scaling:
         # Differences that wrap around come out right, as long as they fit.
         wrapped = x.astype(np.int64, copy=False) - _wrapped(self.shift, x.dtype)
         out[:] = np.where(near, wrapped, x - self.shift)
+
+
+def _spread(
+    probe: NDArray[Any],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Mean and standard deviation of each column's finite values, and whether these differ."""
+    rows = probe.astype(np.float64)
+    ok = np.isfinite(rows)
+    rows[~ok] = 0.0
+    count = np.maximum(ok.sum(axis=0), 1)
+    # In units of the largest number, so that no sum or difference overflows.
+    unit = power_of_two(np.abs(rows).max(axis=0, initial=0.0))
+    rows /= unit
+    mean = rows.sum(axis=0) / count
+    rows -= mean
+    rows[~ok] = 0.0
+    peak = power_of_two(np.abs(rows).max(axis=0, initial=0.0))
+    std = np.sqrt(((rows / peak) ** 2).sum(axis=0) / count) * peak
+    # Not std > 0: the mean of equal values may be off by rounding.
+    one = probe[ok.argmax(axis=0), np.arange(probe.shape[1])]
+    varies = ((probe != one) & ok).any(axis=0) & (std > 0)
+    return mean * unit, np.where(varies, std * unit, 0.0), varies
 
 
 def _wrapped(whole: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.int64]:

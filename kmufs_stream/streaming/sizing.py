@@ -167,7 +167,8 @@ class Sizing:
         # It is read or worked on; of what the other took, the allocator may keep a block's size.
         self.block = int(SLACK * (max(table.read_bytes(rows), working) + held))
         probed = min(n, PROBE_PLACES * PROBE_ROWS)
-        probe = probed * p * (table.dtype.itemsize + 4 * 8)
+        # In pieces, joined, the features that take part, and as the bytes of a digest.
+        probe = 4 * probed * p * table.dtype.itemsize + table.read_bytes(PROBE_ROWS)
         if table.sparsity is not None:
             kept = PROBE_PLACES * table.block_bytes(PROBE_ROWS)
             probe = 4 * kept + table.read_bytes(PROBE_ROWS) + 8 * 8 * p
