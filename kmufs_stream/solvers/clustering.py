@@ -5,6 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from kmufs_stream import blas
 from kmufs_stream.solvers.scores import Float
 
@@ -13,13 +16,22 @@ TOL = 1e-4
 """Total squared movement of the centres, in mean variances of the columns, that ends a start."""
 
 
-def fit_kmeans(rows: Float, k: int, *, starts: int, seed: int, copy: bool = True) -> Any:
+def fit_kmeans(
+    rows: Float,
+    k: int,
+    *,
+    starts: int,
+    seed: int,
+    copy: bool = True,
+    weights: npt.NDArray[np.int64] | None = None,
+) -> Any:
     """A fitted ``sklearn.cluster.KMeans`` with k clusters, the best of several starts.
 
     Parameters
     ----------
     rows : float64 array, shape (m, p), m >= k
     copy : leave ``rows`` as they are; else rounding may change them.
+    weights : (m,) how many rows each stands for; one each by default.
 
     Fewer distinct rows than clusters leave fewer clusters, without a warning. O(m p k) an
     iteration.
@@ -33,4 +45,4 @@ def fit_kmeans(rows: Float, k: int, *, starts: int, seed: int, copy: bool = True
     # One thread: of several, whoever comes first adds to a cluster's sum first.
     with blas.one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return means.fit(rows)
+        return means.fit(rows, sample_weight=weights)

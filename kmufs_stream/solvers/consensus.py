@@ -191,10 +191,13 @@ def _memberships(scores: Float, k: int) -> csr_array:
     m = len(scores)
     labels: list[npt.NDArray[np.int64]] = []
     clusters = 0
-    vectors = embedding(scores, max(cluster_counts(k)))
+    vectors, place_of = embedding(scores, max(cluster_counts(k)))
+    weights = np.bincount(place_of)
+    # Of places, sorted as they are: what K-means draws hangs on the order of what it is given.
     for seed, count in enumerate(cluster_counts(k)):
-        means = fit_kmeans(unit_rows(vectors[:, :count]), min(count, m), starts=1, seed=seed)
-        kept, found = np.unique(means.labels_, return_inverse=True)
+        points = unit_rows(vectors[:, :count])
+        means = fit_kmeans(points, min(count, len(points)), starts=1, seed=seed, weights=weights)
+        kept, found = np.unique(means.labels_[place_of], return_inverse=True)
         labels.append(found + clusters)
         clusters += len(kept)
     columns = np.tile(np.arange(m), len(labels))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
@@ -29,8 +30,22 @@ ITERATIONS = 30
 """Iterations of LOBPCG."""
 
 
-def embedding(rows: Float, q: int) -> Float:
-    """Each row in the leading eigenvectors of the graph of nearest rows.
+class Embedding(NamedTuple):
+    """Places in the leading eigenvectors of their graph.
+
+    Attributes
+    ----------
+    vectors : (n, q) largest eigenvalue first, orthonormal; a row for each place, in the order of
+        the places' coordinates.
+    place_of : (m,) the place of each row.
+    """
+
+    vectors: Float
+    place_of: NDArray[np.int64]
+
+
+def embedding(rows: Float, q: int) -> Embedding:
+    """The places of rows in the leading eigenvectors of the graph of nearest places.
 
     Places are joined where either is among the ten nearest of the other; the matrix is
     ``D^-1/2 A D^-1/2``, A the graph and D its degrees. Rows that are equal but for rounding are
@@ -46,12 +61,7 @@ def embedding(rows: Float, q: int) -> Float:
         Coordinates, as many as clusters are looked for: a place has no more neighbours than
         there are places to a cluster.
     q : int
-        Eigenvectors wanted.
-
-    Returns
-    -------
-    float64 array, shape (m, min(q, number of places))
-        Largest eigenvalue first; of unit length and orthogonal where no two rows are equal.
+        Eigenvectors wanted; there are no more than places.
 
     Notes
     -----
@@ -66,7 +76,7 @@ def embedding(rows: Float, q: int) -> Float:
         q = min(q, len(places))
         parts = _leading_parts(graph, places, q)
         vectors = np.hstack([parts, _others(graph, q - parts.shape[1])])
-        return vectors[place_of.reshape(-1)]
+        return Embedding(vectors, place_of.reshape(-1))
 
 
 def unit_rows(points: Float) -> Float:

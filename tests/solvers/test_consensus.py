@@ -53,11 +53,14 @@ def kernels(Z: Array, P: Array, values: Array, k: int) -> tuple[Array, Array]:
     """The clipped rows, and the mean centred kernel of the clusterings."""
     clipped = np.clip(Z, -2.5, 2.5)
     kernel = np.zeros((len(Z), len(Z)))
-    vectors = spectral_embedding(clipped @ P[:, :k] / np.sqrt(values[:k]), 2 * k)
+    scores = clipped @ P[:, :k] / np.sqrt(values[:k])
+    vectors = spectral_embedding(scores, 2 * k)
+    order = np.argsort(scores[:, 0])
+    labels = np.empty(len(Z), np.int64)
     for seed, count in enumerate(cluster_counts(k)):
-        points = vectors[:, :count]
+        points = vectors[order, :count]
         points = points / np.linalg.norm(points, axis=1, keepdims=True)
-        labels = KMeans(count, n_init=1, random_state=seed).fit(points).labels_
+        labels[order] = KMeans(count, n_init=1, random_state=seed).fit(points).labels_
         Y = (labels[:, None] == np.unique(labels)).astype(float)
         Y /= np.linalg.norm(Y, axis=0)
         Y -= Y.mean(axis=0)
@@ -134,6 +137,18 @@ def test_each_row_given_three_times_chooses_the_same() -> None:
         P, values, rows, in_blocks(np.repeat(Z, 3, axis=0), 600), 3, 5, tolerance=1e-12
     )
     assert thrice.selected.tolist() == first.selected.tolist()
+
+
+def test_the_order_of_rows_does_not_matter_where_there_are_no_clusters() -> None:
+    Z = np.random.default_rng(0).standard_normal((600, 13))
+    _, s, Pt = np.linalg.svd(Z, full_matrices=False)
+    P, values = np.ascontiguousarray(Pt[:7].T), s[:7] ** 2 / len(Z)
+    first = ensemble(P, values, in_blocks(Z, 600), 3)
+    for seed in range(3):
+        shuffled = np.random.default_rng(seed).permutation(Z)
+        again = ensemble(P, values, in_blocks(shuffled, 600), 3)
+        np.testing.assert_allclose(again.between, first.between, rtol=1e-9)
+        assert again.length == pytest.approx(first.length, rel=1e-9)
 
 
 def test_two_runs_are_equal_bit_for_bit() -> None:
