@@ -131,7 +131,9 @@ def zarr_root(place: Place) -> Store:
 
 def store_of(address: UPath) -> FsspecStore:
     """The Zarr store under an address."""
-    return AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
+    store = AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
+    _keep_from_closing(store.fs)
+    return store
 
 
 class AddressStore(FsspecStore):
@@ -143,13 +145,20 @@ class AddressStore(FsspecStore):
     async def _open(self) -> None:
         await super()._open()
         _connected.add(self.fs)
-        for finalizer in [*weakref.finalize._registry]:  # type: ignore[attr-defined]
-            # adlfs would close its own in a loop that it has not got, and print that it cannot.
-            if (found := finalizer.peek()) and found[0] is self.fs:
-                finalizer.atexit = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_is_open": False}  # another process has connections of its own
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _keep_from_closing(self.fs)
+
+
+def _keep_from_closing(fs: Any) -> None:
+    """adlfs would close its connections at the end, in a loop that it lacks, and print that."""
+    for finalizer in [*weakref.finalize._registry]:  # type: ignore[attr-defined]
+        if (found := finalizer.peek()) and found[0] is fs:
+            finalizer.atexit = False
 
 
 _connected: set[Any] = set()
