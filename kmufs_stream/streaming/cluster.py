@@ -55,7 +55,7 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
         ) from None
     check_scheduler(client)
     check_workers(client, client.nthreads())
-    workers = client.scheduler_info()["workers"].values()
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()  # else, in some, five
     limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
     return ClusterSize(
         workers=len(workers),

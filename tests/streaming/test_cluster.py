@@ -107,16 +107,16 @@ def table(tmp_path: Path) -> Path:
 def test_bit_equal_to_threads(table: Path, two_workers: Any, tmp_path: Path) -> None:
     methods = ("gram", "tsqr", "lanczos")
     expected = {m: decompose(table, 3, method=m, threads=2) for m in methods}
-    with cluster_of(4, processes=False) as four, distributed.Client(four):
+    with cluster_of(6, processes=False) as six, distributed.Client(six):
         plan = plan_selection(open_matrix(table), 3, 5)
         assert plan.cluster is not None
-        assert plan.cluster.workers == 4
+        assert plan.cluster.workers == 6
         assert len(plan.partitions) >= 12
-        four_workers = {m: decompose(table, 3, method=m) for m in ("gram", "lanczos")}
+        six_workers = {m: decompose(table, 3, method=m) for m in ("gram", "lanczos")}
     with distributed.Client(two_workers):
         two = {m: decompose(table, 3, method=m) for m in methods}
         kept = {"gram": decompose(table, 3, method="gram", checkpoint=tmp_path / "kept")}
-    for some in (two, four_workers, kept):
+    for some in (two, six_workers, kept):
         assert all(same_bits(found, expected[m]) for m, found in some.items())
     assert active_client() is None
 
