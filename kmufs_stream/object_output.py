@@ -28,15 +28,16 @@ from zarr.storage import WrapperStore
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.places import (
     is_there,
-    is_unlisted,
     is_zarr,
     name_of,
     reached,
+    refuse_unlisted,
     remove,
     store_of,
 )
 
 ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # what tells a store comes last
+ONLY_NEW = {"mode": "create", "overwrite": False}  # as S3 and Google say it, and as Azure does
 _ours: set[str] = set()  # claims of this process
 
 
@@ -83,12 +84,7 @@ class RootLast(WrapperStore[Store]):
 
 def check_object_store(out: UPath, option: str, *, overwrite: bool) -> None:
     """See ``check_output()``: the same for an address."""
-    if is_unlisted(out):
-        raise RequestError(
-            "read_only",
-            f"{out} cannot be written to: it is a web address.",
-            f"Choose another {option}.",
-        )
+    refuse_unlisted(out, option)
     if out.parent == out:
         raise RequestError(
             "bad_output", f"The output {out} is a whole bucket.", f"Name a store in it: {out}NAME."
@@ -247,9 +243,11 @@ def _create(place: UPath, content: bytes) -> None:
     Raises FileExistsError.
     """
     put = place.fs.pipe_file
-    if "mode" in inspect.signature(put).parameters:
-        put(place.path, content, mode="create")
-        return
+    known = inspect.signature(put).parameters
+    for option, value in ONLY_NEW.items():
+        if option in known:
+            put(place.path, content, **{option: value})
+            return
     if place.exists():
         raise FileExistsError(place)
     put(place.path, content)

@@ -13,7 +13,9 @@ import contextlib
 import os
 import re
 import shutil
+import weakref
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -83,6 +85,8 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
             "needs_extra", f"{address} takes a library that is not installed.", f"{said}."
         ) from error
     except ValueError as error:
+        if "credential" in str(error):
+            raise _no_credentials(address, error) from error
         raise RequestError(
             "unknown_protocol",
             f"{address} is of no kind that fsspec knows: {error}.",
@@ -127,7 +131,9 @@ def zarr_root(place: Place) -> Store:
 
 def store_of(address: UPath) -> FsspecStore:
     """The Zarr store under an address."""
-    return AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
+    store = AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
+    _keep_from_closing(store.fs)
+    return store
 
 
 class AddressStore(FsspecStore):
@@ -142,6 +148,17 @@ class AddressStore(FsspecStore):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_is_open": False}  # another process has connections of its own
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _keep_from_closing(self.fs)
+
+
+def _keep_from_closing(fs: Any) -> None:
+    """adlfs would close its connections at the end, in a loop that it lacks, and print that."""
+    for finalizer in [*weakref.finalize._registry]:  # type: ignore[attr-defined]
+        if (found := finalizer.peek()) and found[0] is fs:
+            finalizer.atexit = False
 
 
 _connected: set[Any] = set()
@@ -168,6 +185,16 @@ def is_unlisted(place: UPath | FsspecStore) -> bool:
     return not UNLISTED.isdisjoint([protocol] if isinstance(protocol, str) else protocol)
 
 
+def refuse_unlisted(place: UPath, option: str) -> None:
+    """Raise RequestError for an address that nothing can be written to."""
+    if is_unlisted(place):
+        raise RequestError(
+            "read_only",
+            f"{place} cannot be written to: it is a web address.",
+            f"Choose another {option}.",
+        )
+
+
 def name_of(place: Place) -> str:
     """The place for people, results and errors: without secrets, the same in every run."""
     if isinstance(place, FsspecStore):
@@ -184,7 +211,10 @@ def path_of(place: Place) -> PurePath | None:
     if isinstance(place, UPath | FsspecStore):
         protocol = place.fs.protocol
         protocol = protocol if isinstance(protocol, str) else protocol[0]
-        path = place.path if isinstance(place, FsspecStore) else place.resolve().path
+        if isinstance(place, FsspecStore) or is_unlisted(place):
+            path = place.path  # to resolve a web address is to ask its server
+        else:
+            path = place.resolve().path
         return PurePosixPath(f"//{protocol}", path.strip("/"))
     return None
 
@@ -255,26 +285,40 @@ def reached(place: Place) -> Iterator[None]:
 
 def refusal(place: Place, error: Exception) -> KmufsError:
     """What an object store's error means: RequestError where it refuses, else BrokenError."""
-    name, said = name_of(place), USER_INFO.sub("", f"{type(error).__name__}: {error}")
-    if isinstance(error, FileNotFoundError):
+    name, said = name_of(place), _said(error)
+    status = getattr(error, "status_code", getattr(error, "code", None))  # Azure's, Google's
+    if isinstance(error, FileNotFoundError) or status == HTTPStatus.NOT_FOUND:
         return RequestError(
-            "not_found", f"{name} is not there: {error}.", "Check the address; create the bucket."
+            "not_found", f"{name} is not there: {said}.", "Check the address; create the bucket."
         )
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) or status in (
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+    ):
         return RequestError(
             "access_denied",
-            f"Access to {name} is denied: {error}.",
+            f"Access to {name} is denied: {said}.",
             "Check the address, and the credentials in the environment.",
         )
     if "Credentials" in type(error).__name__:
-        return RequestError(
-            "no_credentials",
-            f"There are no credentials for {name}: {error}.",
-            "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-            "a profile), or say --storage-option anon=true where none are needed.",
-        )
+        return _no_credentials(name, error)
     return BrokenError(
         "unreachable",
-        f"{name} cannot be reached: {said}",
+        f"{name} cannot be reached: {type(error).__name__}: {said}",
         "Check the address, the network, and --storage-option endpoint_url where one is needed.",
     )
+
+
+def _no_credentials(name: str, error: Exception) -> RequestError:
+    return RequestError(
+        "no_credentials",
+        f"There are no credentials for {name}: {_said(error)}.",
+        "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
+        "profile; for Azure: AZURE_STORAGE_CONNECTION_STRING), or say --storage-option anon=true "
+        "where none are needed.",
+    )
+
+
+def _said(error: Exception) -> str:
+    """The first line of what a library says, without secrets."""
+    return USER_INFO.sub("", str(error)).partition("\n")[0].rstrip(".!")

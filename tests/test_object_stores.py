@@ -13,7 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import fsspec
 import icechunk
@@ -40,7 +41,7 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.output import check_output, new_zarr
-from kmufs_stream.places import place_of
+from kmufs_stream.places import place_of, refusal
 from kmufs_stream.sources import sturdy
 from kmufs_stream.sources.stored import StoredRows
 
@@ -230,7 +231,7 @@ def test_the_claim_of_a_live_run_holds_and_that_of_a_dead_one_is_void(
     died = f"""
 import os, zarr
 from kmufs_stream.output import new_zarr
-from kmufs_stream.places import place_of
+from kmufs_stream.places import place_of, refusal
 with new_zarr(place_of({str(out)!r}), overwrite=False) as root:
     zarr.open_group(root, mode="w").create_array("left", data=__import__("numpy").ones(5))
     os._exit(9)
@@ -379,6 +380,8 @@ def test_a_web_server_is_read_from(genes: Path, tmp_path: Path) -> None:
         assert len(xr.open_zarr(tmp_path / "out.zarr")["gene"]) == 4
         with pytest.raises(RequestError, match="web address"):
             select(genes, 3, 4, out=f"{address}/out.zarr")
+        with pytest.raises(RequestError, match="web address"):
+            decompose(genes, 3, checkpoint=f"{address}/kept")
         with pytest.raises(RequestError, match="does not exist"):
             open_matrix(f"{address}/none.zarr")
         with pytest.raises(RequestError, match="query"):
@@ -507,3 +510,51 @@ def test_an_older_output_survives_whatever_fails_before_writing(
     with pytest.raises(RequestError, match="come into being"), new_zarr(mine, overwrite=True):
         pass
     assert (mine / "notes.txt").read_text() == "mine"
+
+
+def test_a_claim_is_put_only_where_none_is_however_a_store_says_so() -> None:
+    class Azure:
+        """As adlfs has it."""
+
+        held: ClassVar[dict[str, bytes]] = {}
+
+        def pipe_file(self, path: str, value: bytes, overwrite: bool = True, **_: Any) -> None:
+            if path in self.held and not overwrite:
+                raise FileExistsError(path)
+            self.held[path] = value
+
+    place: Any = SimpleNamespace(fs=Azure(), path="out/claim-0")
+    object_output._create(place, b"one")
+    with pytest.raises(FileExistsError):
+        object_output._create(place, b"another")
+    assert place.fs.held == {"out/claim-0": b"one"}
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ({"status_code": 404}, "not_found"),
+        ({"status_code": 403}, "access_denied"),
+        ({"code": 401}, "access_denied"),
+        ({"code": 503}, "unreachable"),
+    ],
+)
+def test_what_other_object_stores_answer(status: dict[str, int], code: str, memory: str) -> None:
+    error = Exception("No container.\nRequestId:1")
+    vars(error).update(status)
+    refused = refusal(place_of(memory), error)
+    assert refused.code == code
+    assert "No container" in refused.message
+    assert "RequestId" not in refused.message
+
+
+def test_an_account_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Azure:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            raise ValueError("Must provide a connection_string or account_name with credentials!!")
+
+    monkeypatch.setattr("kmufs_stream.places.UPath", Azure)
+    with pytest.raises(RequestError) as caught:
+        place_of("az://container/data.zarr")
+    assert caught.value.code == "no_credentials"
+    assert "AZURE_STORAGE_CONNECTION_STRING" in caught.value.remedy

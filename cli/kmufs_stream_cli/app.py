@@ -120,8 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings(), interrupt.raised(last=argv is None):
             if not debug:
                 warnings.simplefilter("ignore")  # nothing in them that a user can act on
-                # zarr leaves tasks behind when one fails; asyncio prints their tracebacks.
-                logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+                # zarr leaves tasks behind when one fails; asyncio prints their tracebacks, and
+                # gcsfs that of each failure that is then raised.
+                for library in ("asyncio", "gcsfs"):
+                    logging.getLogger(library).setLevel(logging.CRITICAL)
             _refuse_one_dash(arguments)
             command = typer.main.get_command(app)
             done = command.main(arguments or ["--help"], prog_name=NAME, standalone_mode=False)

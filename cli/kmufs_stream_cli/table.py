@@ -16,7 +16,9 @@ from kmufs_stream_cli import options
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Screening
 
-SECRET = re.compile(r"(?i)(^|_)(key|secret|token|password|passwd|pass|sas|credentials?)($|_)|auth")
+SECRET = re.compile(
+    r"(?i)(^|_)(key|secret|token|password|passwd|pass|sas|credentials?|connection_string)($|_)|auth"
+)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from dask.base import tokenize
 from upath import UPath
 
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError
-from kmufs_stream.places import reached, remove
+from kmufs_stream.places import reached, refuse_unlisted, remove
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.version import __version__
 
@@ -70,7 +70,9 @@ class Checkpoint:
 
     def _check(self, *, resume: bool) -> None:
         folder = self.folder
-        if isinstance(folder, Path) and not folder.parent.is_dir():
+        if not isinstance(folder, Path):
+            refuse_unlisted(folder, "--checkpoint")
+        elif not folder.parent.is_dir():
             raise RequestError(
                 "no_folder",
                 f"The folder {self.folder.parent} of the checkpoint does not exist.",

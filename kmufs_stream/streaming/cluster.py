@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,12 @@ from kmufs_stream.errors import BrokenError, RequestError, missing_library
 from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.plan import parse_memory
 from kmufs_stream.streaming.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
+from kmufs_stream.streaming.versions import check_scheduler, check_workers
 
 if TYPE_CHECKING:
     import distributed
 
 PATIENCE = 60  # seconds for a first worker to come
-AGREEING = ("python", "numpy", "dask", "distributed", "kmufs_stream")
 
 
 def active_client() -> distributed.Client | None:
@@ -53,53 +53,14 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
             f"The cluster has had no worker for {PATIENCE} seconds.",
             "Start workers (dask worker ADDRESS; cluster.scale(n) in Python), then rerun.",
         ) from None
-    check_versions(client)
-    workers = client.scheduler_info()["workers"].values()
+    check_scheduler(client)
+    check_workers(client, client.nthreads())
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()  # else, in some, five
     limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
     return ClusterSize(
         workers=len(workers),
         threads=max(w["nthreads"] for w in workers),
         memory=min(limits, default=None),
-    )
-
-
-def check_versions(client: distributed.Client) -> None:
-    """Raise RequestError where a cluster does not run what this process runs.
-
-    Tasks of another Python, or of another release of Dask, may never come to an end; those of
-    another NumPy give other bits. Patch releases of all but kmufs-stream may differ.
-    """
-    found = client.get_versions(packages=["kmufs_stream"])
-    # What pip knows nothing of here, as in a source tree, has no version to compare.
-    here = {name: v for name in AGREEING if (v := found["client"]["packages"][name]) is not None}
-    nodes = {"scheduler": found["scheduler"]}
-    nodes |= {f"worker {address}": worker for address, worker in found["workers"].items()}
-    for node, runs in nodes.items():
-        there = {name: runs["packages"][name] for name in here}
-        other = [name for name in here if _release(name, there[name]) != _release(name, here[name])]
-        if other:
-            raise RequestError(
-                "other_versions",
-                f"The cluster's {node} has {_listed(other, there)}; here it is "
-                f"{_listed(other, here)}.",
-                "Start its scheduler and all workers in the environment of this process: "
-                f"{_listed(here, here)}.",
-            )
-
-
-def _release(name: str, version: str | None) -> str | None:
-    """The part of a version in which two have to agree."""
-    if version is None or name == "kmufs_stream":
-        return version
-    return ".".join(version.split(".")[:2])
-
-
-def _listed(names: Iterable[str], versions: Mapping[str, str | None]) -> str:
-    """As in ``Python 3.12.1, no numpy``."""
-    said = {"python": "Python", "kmufs_stream": "kmufs-stream"}
-    every = ((said.get(name, name), versions[name]) for name in names)
-    return ", ".join(
-        f"{name} {v.removesuffix('.final.0')}" if v else f"no {name}" for name, v in every
     )
 
 

@@ -17,6 +17,7 @@ import dask
 from kmufs_stream import blas
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.streaming.tree import RUN
+from kmufs_stream.streaming.versions import Versions, agree, check_workers, running
 
 if TYPE_CHECKING:
     import distributed
@@ -161,6 +162,8 @@ class Cluster:
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
+        self._versions = running()
+        self._agreeing: set[str] = set()  # workers that were asked what they run
         self._deserted: float | None = None  # since when
         self._fetching = ThreadPoolExecutor(1)
         self._limit = blas.one_thread()
@@ -196,11 +199,16 @@ class Cluster:
         return self._slots
 
     def _recount(self) -> None:
-        """Count the threads anew. Raises BrokenError if there has been none for long."""
+        """Count the threads anew, and ask newcomers what they run.
+
+        Raises BrokenError if there has been none for long, RequestError if one runs other versions.
+        """
         try:
-            threads = sum(self._client.nthreads().values())
+            workers = self._client.nthreads()
+            self._agreeing |= check_workers(self._client, workers.keys() - self._agreeing)
         except OSError as error:
             raise _lost("counting its workers") from error
+        threads = sum(workers.values())
         self._slots = 2 * max(threads, 1)
         self._counted = time.monotonic()
         if threads:
@@ -237,7 +245,12 @@ class Cluster:
     ) -> distributed.Future:
         name = task.__name__.strip("_")
         future: distributed.Future = self._client.submit(
-            _run_there, task, *arguments, key=f"{name}-{uuid.uuid4()}", priority=int(urgent)
+            _run_there,
+            self._versions,
+            task,
+            *arguments,
+            key=f"{name}-{uuid.uuid4()}",
+            priority=int(urgent),
         )
         self._running[future] = None
         future.add_done_callback(self._done.put)
@@ -257,6 +270,7 @@ class Cluster:
         if future.status == "error":
             error = future.exception()
             if isinstance(error, ImportError) or NOT_UNDERSTOOD in str(error):
+                self._recount()  # names the worker where it runs other versions
                 raise BrokenError(
                     "other_environment",
                     f"The cluster does not understand what it is sent ({error}).",
@@ -296,7 +310,11 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _run_there(task: Callable[..., Any], *arguments: Any) -> Any:
+def _run_there(versions: Versions, task: Callable[..., Any], *arguments: Any) -> Any:
+    """On a worker, which may have come and not been asked yet what it runs."""
+    import distributed
+
+    agree(f"worker {distributed.get_worker().address}", running(), versions)
     with blas.one_thread():
         return task(*arguments)
 

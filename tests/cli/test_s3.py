@@ -111,6 +111,7 @@ def test_workers_read_and_write_there(there: str, bucket: Bucket, shell: Cli, cl
         ("secret=sesame", "secret holds a credential"),
         ("aws_access_key_id=sesame", "aws_access_key_id holds a credential"),
         ('client_kwargs={"aws_session_token": "sesame"}', "aws_session_token"),
+        ("connection_string=AccountKey:sesame", "connection_string holds a credential"),
         ("endpoint_url=http://me:sesame@host", "endpoint_url holds a credential"),
         ("sesame", "names no value"),
     ],

@@ -41,7 +41,7 @@ from kmufs_stream import (
 from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.progress import Advanced, Event
 from kmufs_stream.streaming import cluster as cluster_module
-from kmufs_stream.streaming import sizing
+from kmufs_stream.streaming import sizing, versions
 from kmufs_stream.streaming import workers as workers_module
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
@@ -107,16 +107,16 @@ def table(tmp_path: Path) -> Path:
 def test_bit_equal_to_threads(table: Path, two_workers: Any, tmp_path: Path) -> None:
     methods = ("gram", "tsqr", "lanczos")
     expected = {m: decompose(table, 3, method=m, threads=2) for m in methods}
-    with cluster_of(4, processes=False) as four, distributed.Client(four):
+    with cluster_of(6, processes=False) as six, distributed.Client(six):
         plan = plan_selection(open_matrix(table), 3, 5)
         assert plan.cluster is not None
-        assert plan.cluster.workers == 4
+        assert plan.cluster.workers == 6
         assert len(plan.partitions) >= 12
-        four_workers = {m: decompose(table, 3, method=m) for m in ("gram", "lanczos")}
+        six_workers = {m: decompose(table, 3, method=m) for m in ("gram", "lanczos")}
     with distributed.Client(two_workers):
         two = {m: decompose(table, 3, method=m) for m in methods}
         kept = {"gram": decompose(table, 3, method="gram", checkpoint=tmp_path / "kept")}
-    for some in (two, four_workers, kept):
+    for some in (two, six_workers, kept):
         assert all(same_bits(found, expected[m]) for m, found in some.items())
     assert active_client() is None
 
@@ -352,41 +352,83 @@ def test_a_cluster_without_the_package(client: Any) -> None:
     assert "on its scheduler and on all workers" in caught.value.remedy
 
 
-def test_a_cluster_of_other_versions(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = {"python": "3.12.1.final.0", "numpy": "2.4.6", "dask": "2026.8.0"}
-    ours |= {"distributed": "2026.8.0", "kmufs_stream": "1.2.0"}
+OURS = {"python": "3.12.1.final.0", "numpy": "2.4.6", "scipy": "1.17.1", "zarr": "3.1.6"}
+OURS |= {"dask": "2026.8.0", "distributed": "2026.8.0", "kmufs_stream": "1.2.0"}
 
-    def found(scheduler: Any = ours, worker: Any = ours, here: Any = ours) -> None:
-        packages = {"client": here, "scheduler": scheduler, "workers": {"tcp://w:1": worker}}
-        versions: dict[str, Any] = {
-            node: {"tcp://w:1": {"packages": p["tcp://w:1"]}}
-            if node == "workers"
-            else {"packages": p}
-            for node, p in packages.items()
-        }
-        monkeypatch.setattr(distributed.Client, "get_versions", lambda *_, **__: versions)
+
+def test_a_cluster_of_other_versions(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(scheduler: Any = OURS, worker: Any = OURS, here: Any = OURS) -> None:
+        workers = {"tcp://w:1": {"packages": worker}}
+        on_scheduler = {"packages": scheduler}
+        monkeypatch.setattr(distributed.Client, "run", lambda *_, **__: workers)
+        monkeypatch.setattr(distributed.Client, "run_on_scheduler", lambda *_, **__: on_scheduler)
+        monkeypatch.setattr(versions, "running", lambda: here)
 
     with cluster_of(1, processes=False) as threads, distributed.Client(threads):
         for alike in ({}, {"numpy": "2.4.0"}, {"dask": "2026.8.9"}):
-            found(worker=ours | alike)
+            found(worker=OURS | alike)
             plan_selection(open_matrix(table), 3, 5)
-        found(here=ours | {"kmufs_stream": None})
+        found(here=OURS | {"kmufs_stream": None})
         plan_selection(open_matrix(table), 3, 5)
         for name, version, says in (
             ("python", "3.13.0.final.0", "Python 3.13.0; here it is Python 3.12.1"),
             ("numpy", "2.5.0", "numpy 2.5.0; here it is numpy 2.4.6"),
+            ("zarr", "3.2.0", "zarr 3.2.0; here it is zarr 3.1.6"),
             ("dask", "2026.3.0", "dask 2026.3.0; here it is dask 2026.8.0"),
             ("distributed", "2025.8.0", "distributed 2025.8.0; here it is distributed 2026.8.0"),
             ("kmufs_stream", "1.2.1", "kmufs-stream 1.2.1; here it is kmufs-stream 1.2.0"),
             ("kmufs_stream", None, "no kmufs-stream; here it is kmufs-stream 1.2.0"),
         ):
             for node, who in (("scheduler", "scheduler"), ("worker", "worker tcp://w:1")):
-                found(**{node: ours | {name: version}})
+                found(**{node: OURS | {name: version}})
                 with pytest.raises(RequestError) as caught:
                     plan_selection(open_matrix(table), 3, 5)
                 assert caught.value.code == "other_versions"
                 assert f"The cluster's {who} has {says}." == caught.value.message
-                assert "Python 3.12.1, numpy 2.4.6, dask 2026.8.0, " in caught.value.remedy
+                assert "Python 3.12.1, numpy 2.4.6, scipy 1.17.1, " in caught.value.remedy
+
+
+def test_a_late_worker_of_other_versions(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "RECOUNTED_AFTER", 0.05)
+    first: set[str] = set()
+    asked: list[str] = []
+    run = distributed.Client.run
+
+    def told(client: Any, *words: Any, workers: list[str], **options: Any) -> Any:
+        asked.extend(workers)
+        found = run(client, *words, workers=workers, **options)
+        for address in found.keys() - first:
+            found[address]["packages"] = found[address]["packages"] | {"numpy": "1.26.4"}
+        return found
+
+    with cluster_of(1, processes=False) as threads, distributed.Client(threads) as client:
+        first |= client.nthreads().keys()
+        monkeypatch.setattr(distributed.Client, "run", told)
+
+        def join(event: Any) -> None:
+            if isinstance(event, Advanced) and len(threads.workers) == 1:
+                threads.scale(2)
+                client.wait_for_workers(2)
+                time.sleep(0.05)
+
+        with pytest.raises(RequestError, match=r"numpy 1\.26\.4; here it is numpy") as caught:
+            decompose(table, 3, progress=join)
+        assert caught.value.code == "other_versions"
+        (late,) = set(asked) - first
+        assert f"worker {late} has" in caught.value.message
+        assert asked.count(*first) == 2  # for the plan, and in the pass
+
+
+def test_no_task_runs_under_other_versions(client: Any, tmp_path: Path) -> None:
+    with open_workers(1, client) as workers:
+        assert isinstance(workers, workers_module.Cluster)
+        workers._versions = {**workers._versions, "scipy": "0.9.0"}
+        made = workers.submit(os.mkdir, tmp_path / "made")
+        workers.wait()
+        with pytest.raises(RequestError, match=r"worker tcp://.* here it is scipy 0.9.0") as caught:
+            workers.check(made, "making it")
+    assert caught.value.code == "other_versions"
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_cluster_without_workers(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

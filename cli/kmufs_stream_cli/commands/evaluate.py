@@ -64,7 +64,7 @@ def evaluate(
 
     Against labels: accuracy, NMI and ARI. Without any: the cost on all features over the best one
     found, what lies between clusters of each chosen feature, and how far the features repeat each
-    other. This machine does it all: clusters of machines are for select and decompose.
+    other. This machine does it all: clusters of machines are for what reads whole tables.
     """
     from kmufs_stream import evaluate as run
 
