@@ -156,6 +156,8 @@ class AddressStore(FsspecStore):
 
 def _keep_from_closing(fs: Any) -> None:
     """adlfs would close its connections at the end, in a loop that it lacks, and print that."""
+    if fs.protocol[0] not in CONTAINER:
+        return
     for finalizer in [*weakref.finalize._registry]:  # type: ignore[attr-defined]
         if (found := finalizer.peek()) and found[0] is fs:
             finalizer.atexit = False
