@@ -47,6 +47,8 @@ class Conversion:
     features : of such a table: the columns that became features.
     missing : values, and the samples and features that miss some, features without any value; None
         where they were not looked at (NetCDF, 10x).
+    notes : a line each, of what may not be as the table's owner thinks: columns that are features
+        and look as if they described samples, or are none, or share a name; how text was read.
     """
 
     output: Place
@@ -56,6 +58,7 @@ class Conversion:
     columns: dict[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     missing: dict[str, int] | None = None
+    notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
@@ -65,6 +68,7 @@ class Conversion:
             "sizes": self.sizes,
             "coordinates": self.columns,
             "missing": self.missing,
+            "notes": list(self.notes),
             "seconds": {"total": self.seconds},
             "peak_rss_bytes": peak_memory(),
             "version": __version__,
@@ -148,6 +152,7 @@ def convert(
     columns: dict[str, str] = {}
     features: tuple[str, ...] = ()
     missing: dict[str, int] | None = None
+    notes: tuple[str, ...] = ()
     with new_zarr(target, overwrite=overwrite) as folder:
         if kind == "netcdf":
             sizes = write_netcdf(folder, path, inside, budget, progress)
@@ -155,7 +160,8 @@ def convert(
             sizes = _tenx(folder, path, wanted, budget, progress)
         else:
             table = _open(kind, path, inside, index_column, coordinates, wanted, budget)
-            sizes, gaps = write_blocks(folder, table, wanted or table.dtype, budget, progress)
+            written = write_blocks(folder, table, wanted or table.dtype, budget, progress)
+            sizes, gaps, notes = written.sizes, written.gaps, written.notes
             missing = {
                 "values": gaps.values,
                 "samples": gaps.samples,
@@ -165,7 +171,7 @@ def convert(
             columns = {name: c.column for name, c in table.coordinates.items()}
             features = () if table.labels is None else tuple(table.labels)
     seconds = time.perf_counter() - began
-    return Conversion(target, kind, sizes, seconds, columns, features, missing)
+    return Conversion(target, kind, sizes, seconds, columns, features, missing, notes)
 
 
 def _tenx(

@@ -88,6 +88,8 @@ def test_text_whose_numbers_change_kind_and_whose_labels_repeat(tmp_path: Path) 
     (tmp_path / "x.csv").write_text(f"a,a,b\n{rows}\n")
     found = turned(tmp_path / "x.csv")
     assert found["feature"].values.tolist() == ["a", "a", "b"]
+    again = convert(tmp_path / "x.csv", tmp_path / "other.zarr")
+    assert again.notes == ("Several columns are called 'a': each is kept.",)
     expected = [[1, 2, 3]] * 60 + [[1.5, np.nan, 1000]] * 60
     np.testing.assert_array_equal(found["data"], np.array(expected))
 
@@ -308,7 +310,12 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes) ->
         ("id,a\n'x\n1',2\n'y,y',3,4\n".replace("'", '"'), "Line 4 .* 3 fields"),
         ("a,b\r1,2\r3\r", "Line 3"),
         ("a,b\n1,2,\n3,4,\n", "Line 2"),
-        ("a;b\n1,5;1,25\n2,5;3,5\n", "Line 2"),
+        ("a;b\n1,5;1,25\n2,5\n", "Line 3 .* 1 field "),
+        ("a;b|c\n1;5|2\n", "no table"),  # by which of them?
+        ("a;b\n1,234;2\n5,678;1\n", "'1,234', for decimals or thousands"),
+        ("a;b\n1,5;2\n5,678;2.5\n", r"'1,5', and points, such as '2\.5'"),
+        ("a\tb\n1\t'1.234,5'\n".replace("'", '"'), "no table|'1.234,5'"),
+        ("a,b\n'1,5','2,5'\n".replace("'", '"'), "no table"),
         ("a,b\n1,2\n\x00,3\n", "NUL"),
         ('a,b\n1,2\n"3,4\n', "quote"),
         ("\ufeff\n", "no table|empty"),

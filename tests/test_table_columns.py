@@ -486,13 +486,83 @@ def test_unknown_dtypes(tmp_path: Path) -> None:
     assert "Did you mean 'float32'" in raised.value.remedy
 
 
-@pytest.mark.parametrize("separator", [";", "|"])
-def test_fields_that_are_not_parted_by_commas(tmp_path: Path, separator: str) -> None:
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize("separator", [";", "|", "\t"])
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv"])
+def test_separators_and_decimals_of_spreadsheets(
+    tmp_path: Path, name: str, separator: str, decimal: str
+) -> None:
+    table = frame(depth=X[:, 0] / 3)
+    table.iloc[120, 0] = np.nan
+    table.to_csv(tmp_path / name, index=False, sep=separator, decimal=decimal)
+    done, found = turned(tmp_path / name, coordinates=["depth"])
+    np.testing.assert_array_equal(found["data"], table[LABELS])
+    np.testing.assert_array_equal(found["depth"], table["depth"])
+    usual = (name, separator, decimal) == ("x.tsv", "\t", ".")
+    assert bool(done.notes) != usual
+    assert ("comma" in str(done.notes)) == (decimal == ",")
+
+
+def test_quoted_decimals_with_commas_between_commas_are_told(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('a,b\n1,"1,5"\n2,"-2,5e3"\n')
+    done, found = turned(tmp_path / "x.csv")
+    assert found["b"].values.tolist() == ["1,5", "-2,5e3"]
+    assert "'b' would be numbers" in done.notes[0]
+    (tmp_path / "x.csv").write_text("a;b\n" + "1;2\n" * 150 + "1;2,5\n")
+    with pytest.raises(RequestError, match="'2,5'") as raised:
+        convert(tmp_path / "x.csv", tmp_path / "other.zarr")
+    assert "with a point" in raised.value.remedy
+
+
+EXTREMES = (-(2**63), 2**64 - 1)  # by which pandas marks missing integers
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("written_as", ["{}", '"{}"', " {} "])
+def test_the_least_and_the_largest_integer_are_not_missing(
+    tmp_path: Path, extreme: int, written_as: str
+) -> None:
+    lines = [f"{i},{i}.5,s" for i in range(120)]
+    lines[110] = f"{written_as.format(extreme)},1.5,s"
     path = tmp_path / "x.csv"
-    frame().to_csv(path, index=False, sep=separator)
-    with pytest.raises(RequestError) as caught:
-        convert(path, tmp_path / "out.zarr")
-    assert repr(separator) in caught.value.remedy
+    path.write_text("\n".join(["a,b,c", *lines]))
+    with pytest.raises(RequestError, match=f"'a' .* holds {extreme}") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "--coordinate a" in raised.value.remedy
+    assert not (tmp_path / "other.zarr").exists()
+    _, found = turned(path, coordinates=["a"])
+    assert int(found["a"].values[110]) == extreme
+    path.write_text(f"b,a,c\n1,2,s\n2.5,{extreme}.0,x{extreme}\n3.5,,s\n")
+    done, found = turned(path, overwrite=True)  # among floating point, and in text
+    assert done.missing is not None
+    assert done.missing["values"] == 1
+    np.testing.assert_array_equal(found["data"][:, 1], [2, float(extreme), np.nan])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_features_that_look_as_if_they_described_samples_are_told(
+    tmp_path: Path, kind: str
+) -> None:
+    columns = {
+        "n": np.arange(N) + 1,
+        "Index": np.arange(N) % 7 * 3,
+        "label": np.arange(N) % 4,
+        "Y": [*np.arange(N - 1) % 2, None],
+        "target": np.arange(N) * 2,  # of too many values
+        "cluster": X[:, 0],  # no whole numbers
+        "id": np.arange(N) + 0.5,
+        "jumps": [*range(100), *range(101, N + 1)],
+    }
+    done, found = turned(written(tmp_path, kind, frame(**columns)))
+    assert found.sizes == {"sample": N, "feature": 6 + len(columns)}
+    numbers, classes = done.notes
+    assert numbers.startswith("'n', 'Index' may number the samples")
+    assert numbers.endswith("--coordinate n --coordinate Index.")
+    assert classes.startswith("'label', 'Y' may tell the class")
+    assert done.summary()["notes"] == list(done.notes)
+    asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
+    done, _ = turned(tmp_path / f"x.{kind}", overwrite=True, **asked)
+    assert done.notes == ()
 
 
 def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
