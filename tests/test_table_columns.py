@@ -385,9 +385,11 @@ def test_lists_of_one_length_are_features(tmp_path: Path, fixed: bool, folder: b
 @pytest.mark.parametrize(
     ("lists", "word"),
     [
-        ([[1.0, 2.0]] * 90 + [[3.0]], "a list of 1, after such of 2"),
-        ([[1.0, 2.0]] * 90 + [None], "a list of 0, after such of 2"),
-        ([None, [1.0]], "a list of 1, after such of 0|no table"),
+        ([[1.0, 2.0]] * 90 + [[3.0]], "a list of 1 where others are lists of 2: row 90 "),
+        ([[1.0, 2.0]] * 90 + [[]], "a list of 0 where others are lists of 2: row 90 "),
+        ([[1.0, 2.0]] * 90 + [None], "'v' holds null where others are lists of 2: row 90 "),
+        ([None, [1.0], *[None] * 5], "null where others are lists of 1: rows 0, 2, 3, 4, 5, ... "),
+        ([None, [], None], "no table"),
         ([[[1.0]], [[2.0]]], "neither a number"),
         ([["a"], ["b"]], "neither a number"),
     ],
@@ -399,6 +401,34 @@ def test_lists_that_make_no_table(tmp_path: Path, lists: list[Any], word: str) -
     with pytest.raises(RequestError, match=word):
         convert(tmp_path / "x.parquet", tmp_path / "out.zarr")
     assert not (tmp_path / "out.zarr").exists()
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_lists_that_are_all_null_are_left_out_and_noted(tmp_path: Path, fixed: bool) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    kind = pa.list_(pa.float32(), 4) if fixed else pa.list_(pa.float32())
+    nothing = [None] * N if fixed else [None, []] * (N // 2)
+    table = pa.table({"a": X[:, 0].astype("f4"), "v": pa.array(nothing, kind), "n": X[:, 1] > 0})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=47)
+    done, found = turned(tmp_path / "x.parquet")
+    assert done.notes == ("'v' is left out: its lists are all null or empty.",)
+    assert done.features == ("a", "n")
+    np.testing.assert_array_equal(
+        found["data"], np.column_stack([X[:, 0].astype("f4"), X[:, 1] > 0])
+    )
+
+
+def test_places_of_lists_that_another_column_is_called_like(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"v_1": [1, 2], "v": [[3.0, 4.0], [5.0, 7.0]]}), tmp_path / "x.parquet")
+    with pytest.raises(RequestError, match=r"'v_1', .* lists in 'v'") as raised:
+        convert(tmp_path / "x.parquet", tmp_path / "other.zarr")
+    assert "--coordinate v_1" in raised.value.remedy
+    done, found = turned(tmp_path / "x.parquet", coordinates=["v_1"])  # what the remedy says
+    assert done.features == ("v_0", "v_1")
+    np.testing.assert_array_equal(found["v_1"], [1, 2])
 
 
 def test_whole_numbers_in_lists(tmp_path: Path) -> None:
