@@ -8,12 +8,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+import numpy as np
 import xarray as xr
 import zarr
 from numpy.typing import NDArray
+from xarray.backends import BackendArray
+from xarray.core.indexing import (
+    ExplicitIndexer,
+    IndexingSupport,
+    LazilyIndexedArray,
+    explicit_indexing_adapter,
+)
 
 from kmufs_stream.errors import BrokenError
-from kmufs_stream.sources.lengths import checked
+from kmufs_stream.sources.lengths import checked, through
+from kmufs_stream.sources.stored import cells, damaged_chunk
 
 
 def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
@@ -28,11 +37,13 @@ def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
 
 
 def _open(group: zarr.Group) -> xr.Dataset:
+    arrays = dict(group.arrays())
+    store = checked(group.store, arrays.values())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unconsolidated metadata: nothing a user can act on
             opened: xr.Dataset = xr.open_zarr(
-                checked(group.store, group.array_values()),
+                store,
                 group=group.path or None,
                 chunks=None,
                 decode_times=False,
@@ -40,9 +51,34 @@ def _open(group: zarr.Group) -> xr.Dataset:
                 concat_characters=False,
                 create_default_indexes=False,
             )
-            return opened
     except (KeyError, ValueError):
         return xr.Dataset(attrs=dict(group.attrs))
+    for name, variable in opened.variables.items():
+        told = _Told(variable.copy(deep=False), through(arrays[str(name)], store))
+        variable.data = LazilyIndexedArray(told)
+    return opened
+
+
+class _Told(BackendArray):
+    """The values of a variable as they are; a chunk that cannot be read is told by its name."""
+
+    def __init__(self, variable: xr.Variable, array: zarr.Array[Any]) -> None:
+        self.shape, self.dtype = variable.shape, variable.dtype
+        self._variable, self._array = variable, array
+
+    def __getitem__(self, key: ExplicitIndexer) -> Any:
+        return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._read)
+
+    def _read(self, region: tuple[Any, ...]) -> NDArray[Any]:
+        try:
+            return np.asarray(self._variable[region].values)
+        except BrokenError:
+            raise
+        except Exception:
+            found = damaged_chunk(self._array, cells(self._array))
+            if found is None:
+                raise
+            raise found from None
 
 
 def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple[str, ...] | None:
