@@ -15,7 +15,7 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError
 from kmufs_stream.formats.csv import open_csv
-from kmufs_stream.formats.hdf5 import open_hdf5, open_mat
+from kmufs_stream.formats.hdf5 import is_netcdf, open_hdf5, open_mat
 from kmufs_stream.formats.incoming import Incoming, unreadable, write_blocks
 from kmufs_stream.formats.mtx import write_mtx
 from kmufs_stream.formats.netcdf import write_netcdf
@@ -92,8 +92,9 @@ def convert(
     Parameters
     ----------
     source : ``.csv``, ``.tsv``, ``.parquet`` (a file or a folder of them), ``.npy``, ``.npz``,
-        NetCDF, HDF5, ``.mat``, or a 10x folder with ``matrix.mtx``. ``FILE::NAME`` is the array
-        NAME inside an archive, ``FILE.h5::/PATH`` a dataset, ``FILE.nc::GROUP`` a group.
+        NetCDF (NetCDF-4 as ``.h5``, too), HDF5, ``.mat``, or a 10x folder with ``matrix.mtx``.
+        ``FILE::NAME`` is the array NAME inside an archive, ``FILE.h5::/PATH`` a dataset,
+        ``FILE.nc::GROUP`` a group.
     out : store to write: labels of features and names of samples as coordinates ``feature`` and
         ``sample``; NetCDF with all its variables; 10x folders as sparse AnnData.
     index_column : column of a text or Parquet table that names the samples.
@@ -128,6 +129,8 @@ def convert(
             "Known are 10x folders, folders of .parquet, and " + ", ".join(SUFFIXES) + "; Zarr "
             "stores and .h5ad need no conversion.",
         )
+    if kind == "hdf5" and is_netcdf(path, inside):
+        kind = "netcdf"
     if inside and kind in (*INDEXED, "mtx"):
         raise RequestError(
             "bad_option",

@@ -154,6 +154,37 @@ def test_hdf5(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["data"], X.astype("f4"))
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("group", ["", "in/side"])
+def test_netcdf_is_known_by_what_it_holds(tmp_path: Path, named: bool, group: str) -> None:
+    pytest.importorskip("h5netcdf")
+    h5py = pytest.importorskip("h5py")
+    air = xr.Dataset(
+        {"air": (("time", "lat"), X[:, :3])},
+        coords={"time": np.datetime64("2001-01-01", "ns") + np.arange(150) * 10**14,
+                "lat": [1.0, 2.0, 3.0]},
+    )  # fmt: skip
+    path = tmp_path / "x.h5"
+    air.to_netcdf(path, engine="h5netcdf", group=group or None)
+    if not named:
+        with h5py.File(path, "r+") as file:
+            del file.attrs["_NCProperties"]
+    found = turned(f"{path}::/{group}" if group else path)
+    xr.testing.assert_identical(found, air)
+    np.testing.assert_array_equal(  # a dataset asked for is just that
+        turned(f"{path}::/{group}/air".replace("//", "/"), overwrite=True)["data"], X[:, :3]
+    )
+
+
+def test_hdf5_of_which_some_dimensions_have_scales(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["time"], file["table"] = np.arange(150), X
+        file["time"].make_scale("time")
+        file["table"].dims[0].attach_scale(file["time"])
+    np.testing.assert_array_equal(turned(tmp_path / "x.h5")["data"], X)
+
+
 def test_matlab(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "old.mat", {"X": X, "note": "text"})
     np.testing.assert_array_equal(turned(tmp_path / "old.mat")["data"], X)
