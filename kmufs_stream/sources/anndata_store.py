@@ -31,7 +31,7 @@ from kmufs_stream.sources.hdf5 import (
 )
 from kmufs_stream.sources.lengths import checked, through
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
-from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
+from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, turn_command
 from kmufs_stream.sources.store import open_array
 from kmufs_stream.sources.stored import Inventory, cells, damaged_chunk
 from kmufs_stream.sources.sturdy import RETRIES, sturdy
@@ -129,6 +129,8 @@ def open_anndata(
         ]
         by_rows = _format(node) == "csr"
         rows, sparsity, taken = _sparse(parts, shape, f"{values} of {path}", by_rows=by_rows)
+        if not by_rows:
+            sparsity = replace(sparsity, turn=turn_command(place, group, layer, raw=raw))
         inventory = _sparse_inventory(node, fill_missing_chunks)
         chunks = (1, shape[1])
     return Matrix(
