@@ -20,8 +20,8 @@ from xarray.core.indexing import (
     explicit_indexing_adapter,
 )
 
-from kmufs_stream.errors import BrokenError
-from kmufs_stream.sources.lengths import checked, through
+from kmufs_stream.errors import BrokenError, KmufsError
+from kmufs_stream.sources.lengths import check_filters, checked, through
 from kmufs_stream.sources.stored import cells, damaged_chunk
 
 
@@ -70,6 +70,7 @@ class _Told(BackendArray):
         return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._read)
 
     def _read(self, region: tuple[Any, ...]) -> NDArray[Any]:
+        check_filters(self._array)
         try:
             return np.asarray(self._variable[region].values)
         except BrokenError:
@@ -105,7 +106,7 @@ def coordinates_read(source: str) -> Iterator[None]:
     """Say of whatever fails inside that it was a coordinate."""
     try:
         yield
-    except BrokenError:
+    except KmufsError:
         raise
     except Exception as error:
         raise BrokenError(

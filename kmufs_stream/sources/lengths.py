@@ -23,8 +23,9 @@ from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import StorePath, WrapperStore
 
+from kmufs_stream.errors import RequestError
 from kmufs_stream.places import name_of
-from kmufs_stream.sources.stored import METADATA, corrupt_chunk
+from kmufs_stream.sources.stored import METADATA, address, corrupt_chunk
 
 BLOSC = numcodecs.Blosc | zarr.codecs.BloscCodec | zarr.codecs.numcodecs.Blosc
 BLOSC_HEADER = 16  # bytes, of which the last four tell the length of the whole
@@ -86,6 +87,18 @@ def through(array: zarr.Array[Any], store: Store) -> zarr.Array[Any]:
     inner = array.async_array
     place = StorePath(store, array.path)
     return zarr.Array(type(inner)(inner.metadata, place, inner.config))
+
+
+def check_filters(array: zarr.Array[Any]) -> None:
+    """Refuse what netCDF-C writes for its shuffle filter, which numcodecs takes for no filter."""
+    for codec in array.filters:
+        if isinstance(codec, numcodecs.Shuffle) and not codec.elementsize:
+            raise RequestError(
+                "bad_filter",
+                f"{address(array)} is shuffled by elements of 0 bytes, as netCDF-C says for those "
+                "of the dtype: Zarr would read other numbers.",
+                "Write it again with netCDF-C and shuffle=False.",
+            )
 
 
 def _check_of(array: zarr.Array[Any]) -> Check | None:

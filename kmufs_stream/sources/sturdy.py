@@ -15,7 +15,7 @@ from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.places import name_of
-from kmufs_stream.sources.lengths import checked, through
+from kmufs_stream.sources.lengths import check_filters, checked, through
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ def sturdy(array: zarr.Array[Any], *, retries: int, missing_is_fill: bool) -> za
     missing_is_fill : a chunk that is not there holds the fill value; else it is an error too, as
         when a worker does not see the folder.
     """
+    check_filters(array)
     store = array.store
     if isinstance(store, LocalStore):
         store = LocalStore(Path(store.root).absolute(), read_only=store.read_only)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from zarr.core.sync import sync
 from zarr.dtype import VariableLengthBytes
 from zarr.storage import MemoryStore
 
-from kmufs_stream import BrokenError, open_matrix, select
+from kmufs_stream import BrokenError, RequestError, open_matrix, select
 from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.lengths import checked
 
@@ -194,3 +195,14 @@ def test_values_cut_off_within_blosc_are_told_when_read(tmp_path: Path, form: in
         rows.read(20, 40)
     assert caught.value.chunk == chunk.relative_to(path).as_posix()
     assert f"chunk {caught.value.chunk} of {path}" in caught.value.message
+
+
+@pytest.mark.parametrize("whose", ["counts", "gene"])
+def test_shuffle_as_netcdf_writes_it_is_no_silent_other_number(tmp_path: Path, whose: str) -> None:
+    path = store(tmp_path / "data.zarr", 2, np.arange(5.0), None)
+    metadata = path / whose / ".zarray"
+    said = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps(said | {"filters": [{"id": "shuffle", "elementsize": 0}]}))
+    with pytest.raises(RequestError, match=f"{path}/{whose} is shuffled") as raised:
+        open_matrix(path)
+    assert "shuffle=False" in raised.value.remedy
