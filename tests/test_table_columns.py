@@ -537,7 +537,7 @@ def test_quoted_decimals_with_commas_between_commas_are_told(tmp_path: Path) -> 
     (tmp_path / "x.csv").write_text('a,b\n1,"1,5"\n2,"-2,5e3"\n')
     done, found = turned(tmp_path / "x.csv")
     assert found["b"].values.tolist() == ["1,5", "-2,5e3"]
-    assert "'b' would be numbers" in done.notes[0]
+    assert "'b': numbers with commas, such as '1,5', are text" in done.notes[0]
     (tmp_path / "x.csv").write_text("a;b\n" + "1;2\n" * 150 + "1;2,5\n")
     with pytest.raises(RequestError, match="'2,5'") as raised:
         convert(tmp_path / "x.csv", tmp_path / "other.zarr")

@@ -171,9 +171,11 @@ def _with_commas(table: _Text, first: pd.DataFrame, texts: list[int]) -> str | N
     found = [i for i in texts if first[i].dropna().str.fullmatch(COMMA_NUMBER).all()]
     if not found:
         return None
+    names = ", ".join(repr(table.header[i]) for i in found[:SHOWN])
+    number = first[found[0]].dropna().iloc[0]
     return (
-        f"{', '.join(repr(table.header[i]) for i in found[:SHOWN])} would be numbers, not text, if "
-        f"decimals began with a point: there is {first[found[0]].dropna().iloc[0]!r}."
+        f"{names}: numbers with commas, such as {number!r}, are text; write decimals with a point, "
+        "and nothing between thousands."
     )
 
 

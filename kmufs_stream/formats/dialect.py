@@ -43,21 +43,24 @@ def dialect_of(path: str, rows: int) -> Dialect:
     separator = _separator(path, usual)
     if separator == ",":
         return Dialect(separator)
-    below = first_rows(path, separator, rows + 1)[1:]
-    fields = [field.strip() for row in below for field in row if "," in field or "." in field]
-    commas = [f for f in fields if any(p.fullmatch(f) for p in (COMMA_NUMBER, THOUSANDS, BOTH))]
-    points = [f for f in fields if any(p.fullmatch(f) for p in (POINT_NUMBER, BOTH))]
+    fields = [f.strip() for row in first_rows(path, separator, rows + 1)[1:] for f in row]
+    commas = [f for f in fields if "," in f and _is_one_of(f, COMMA_NUMBER, THOUSANDS, BOTH)]
     said = f"Fields are parted by {separator!r}"
     if not commas:
         return Dialect(separator, notes=() if separator == usual else (f"{said}.",))
-    if points or all(map(THOUSANDS.fullmatch, commas)):
+    point = next((f for f in fields if "." in f and _is_one_of(f, POINT_NUMBER, BOTH)), None)
+    if point is not None or all(map(THOUSANDS.fullmatch, commas)):
         raise RequestError(
             "ambiguous_decimals",
             f"Numbers in {path} have commas, such as {commas[0]!r}, "
-            + (f"and points, such as {points[0]!r}." if points else "for decimals or thousands."),
+            + (f"and points, such as {point!r}." if point else "for decimals or thousands."),
             "Write decimals with a point, and nothing between thousands.",
         )
     return Dialect(separator, ",", (f"{said}, and decimals begin with a comma: {commas[0]}.",))
+
+
+def _is_one_of(field: str, *kinds: re.Pattern[str]) -> bool:
+    return any(kind.fullmatch(field) for kind in kinds)
 
 
 def _separator(path: str, usual: str) -> str:
