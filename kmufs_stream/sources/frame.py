@@ -94,11 +94,15 @@ def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple
     return tuple(map(str, names))
 
 
-def check_text(labels: NDArray[Any] | None) -> None:
-    """Raise UnicodeError for text that is none: damaged labels may be read and fail later."""
-    if labels is not None and labels.dtype.kind in "OUT":
-        for label in labels:
-            str(label).encode("utf-8").decode("utf-8")
+def check_text(labels: NDArray[Any] | None, name: str) -> None:
+    """Raise ValueError for text that is none: damaged labels may be read and fail later."""
+    if labels is None or labels.dtype.kind not in "OUT":
+        return
+    for i in range(len(labels)):
+        try:
+            str(labels[i]).encode("utf-8").decode("utf-8")
+        except UnicodeError as error:
+            raise ValueError(f"number {i} of {name!r} is no text: {error}") from error
 
 
 @contextlib.contextmanager
@@ -142,8 +146,8 @@ def coordinates(
 def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
     """The coordinates with those of features, and of all, in memory: read once, here."""
     few = {name: c.load() for name, c in frame.coords.items() if {*c.dims} <= {feature_dim}}
-    for coordinate in few.values():
-        check_text(coordinate.values.ravel())
+    for name, coordinate in few.items():
+        check_text(coordinate.values.ravel(), str(name))
     return frame.assign_coords(few)
 
 

@@ -139,6 +139,23 @@ def test_compressed_text_that_counts_wrongly_is_told_before_memory_is_taken(
     assert open_matrix(path).labels.tolist() == NAMES.tolist()  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("kind", "sound", "damaged", "told"),
+    [
+        ("O", "é".encode(), b"\xf8\xf8", r"chunk .*0 of .*/gene cannot be read: Unicode"),
+        ("U5", "é".encode("utf-32-le"), b"\0\xd8\0\0", "number 2 of 'gene' is no text"),
+    ],
+)
+def test_labels_that_are_no_text_are_told_where_they_are(
+    tmp_path: Path, form: int, kind: str, sound: bytes, damaged: bytes, told: str
+) -> None:
+    path = store(tmp_path / "data.zarr", form, NAMES.astype(kind), None)
+    chunk = chunk_files(path / "gene")[0]
+    chunk.write_bytes(chunk.read_bytes().replace(sound, damaged))
+    with pytest.raises(BrokenError, match=told):
+        open_matrix(path)
+
+
 @pytest.mark.parametrize(("kind", "which"), [("O", 0), ("U8", 1), ("U8", 2)])
 @pytest.mark.parametrize("whose", ["gene", "cell"])
 def test_damage_to_compressed_labels_names_array_and_chunk(
