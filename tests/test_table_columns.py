@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -544,11 +545,13 @@ def test_quoted_decimals_with_commas_between_commas_are_told(tmp_path: Path) -> 
     assert "with a point" in raised.value.remedy
 
 
-EXTREMES = (-(2**63), 2**64 - 1)  # by which pandas marks missing integers
+EXTREMES = (-(2**63), 2**64 - 1)  # by which pandas before 3.1 marks missing integers
 
 
-@pytest.mark.parametrize("extreme", EXTREMES)
-@pytest.mark.parametrize("written_as", ["{}", '"{}"', " {} "])
+@pytest.mark.parametrize(
+    ("extreme", "written_as"),
+    [*itertools.product(EXTREMES, ["{}", '"{}"']), (EXTREMES[0], " {} ")],
+)
 def test_the_least_and_the_largest_integer_are_not_missing(
     tmp_path: Path, extreme: int, written_as: str
 ) -> None:

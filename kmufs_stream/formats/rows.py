@@ -56,7 +56,7 @@ class CheckedText:
     Attributes
     ----------
     extremes : columns, by number, where a field so far was the least integer of 64 bits or the
-        largest without sign, with that field: pandas marks missing integers by these values.
+        largest without sign, with that field: pandas before 3.1 marks missing integers by these.
     """
 
     def __init__(self, path: str, separator: str, width: int) -> None:
