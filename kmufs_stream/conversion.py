@@ -15,7 +15,7 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError
 from kmufs_stream.formats.csv import open_csv
-from kmufs_stream.formats.hdf5 import open_hdf5, open_mat
+from kmufs_stream.formats.hdf5 import is_netcdf, open_hdf5, open_mat
 from kmufs_stream.formats.incoming import Incoming, unreadable, write_blocks
 from kmufs_stream.formats.mtx import write_mtx
 from kmufs_stream.formats.netcdf import write_netcdf
@@ -47,6 +47,8 @@ class Conversion:
     features : of such a table: the columns that became features.
     missing : values, and the samples and features that miss some, features without any value; None
         where they were not looked at (NetCDF, 10x).
+    notes : a line each, of what may not be as the table's owner thinks: columns that are features
+        and look as if they described samples, or are none, or share a name; how text was read.
     """
 
     output: Place
@@ -56,6 +58,7 @@ class Conversion:
     columns: dict[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     missing: dict[str, int] | None = None
+    notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
@@ -65,6 +68,7 @@ class Conversion:
             "sizes": self.sizes,
             "coordinates": self.columns,
             "missing": self.missing,
+            "notes": list(self.notes),
             "seconds": {"total": self.seconds},
             "peak_rss_bytes": peak_memory(),
             "version": __version__,
@@ -88,8 +92,9 @@ def convert(
     Parameters
     ----------
     source : ``.csv``, ``.tsv``, ``.parquet`` (a file or a folder of them), ``.npy``, ``.npz``,
-        NetCDF, HDF5, ``.mat``, or a 10x folder with ``matrix.mtx``. ``FILE::NAME`` is the array
-        NAME inside an archive, ``FILE.h5::/PATH`` a dataset, ``FILE.nc::GROUP`` a group.
+        NetCDF (NetCDF-4 as ``.h5``, too), HDF5, ``.mat``, or a 10x folder with ``matrix.mtx``.
+        ``FILE::NAME`` is the array NAME inside an archive, ``FILE.h5::/PATH`` a dataset,
+        ``FILE.nc::GROUP`` a group.
     out : store to write: labels of features and names of samples as coordinates ``feature`` and
         ``sample``; NetCDF with all its variables; 10x folders as sparse AnnData.
     index_column : column of a text or Parquet table that names the samples.
@@ -124,6 +129,8 @@ def convert(
             "Known are 10x folders, folders of .parquet, and " + ", ".join(SUFFIXES) + "; Zarr "
             "stores and .h5ad need no conversion.",
         )
+    if kind == "hdf5" and is_netcdf(path, inside):
+        kind = "netcdf"
     if inside and kind in (*INDEXED, "mtx"):
         raise RequestError(
             "bad_option",
@@ -148,6 +155,7 @@ def convert(
     columns: dict[str, str] = {}
     features: tuple[str, ...] = ()
     missing: dict[str, int] | None = None
+    notes: tuple[str, ...] = ()
     with new_zarr(target, overwrite=overwrite) as folder:
         if kind == "netcdf":
             sizes = write_netcdf(folder, path, inside, budget, progress)
@@ -155,7 +163,8 @@ def convert(
             sizes = _tenx(folder, path, wanted, budget, progress)
         else:
             table = _open(kind, path, inside, index_column, coordinates, wanted, budget)
-            sizes, gaps = write_blocks(folder, table, wanted or table.dtype, budget, progress)
+            written = write_blocks(folder, table, wanted or table.dtype, budget, progress)
+            sizes, gaps, notes = written.sizes, written.gaps, written.notes
             missing = {
                 "values": gaps.values,
                 "samples": gaps.samples,
@@ -165,7 +174,7 @@ def convert(
             columns = {name: c.column for name, c in table.coordinates.items()}
             features = () if table.labels is None else tuple(table.labels)
     seconds = time.perf_counter() - began
-    return Conversion(target, kind, sizes, seconds, columns, features, missing)
+    return Conversion(target, kind, sizes, seconds, columns, features, missing, notes)
 
 
 def _tenx(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import Factor, RowSample
 from kmufs_stream.screening import Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import Block, dense
@@ -20,6 +20,7 @@ from kmufs_stream.streaming.sample import sample_index
 from kmufs_stream.streaming.scaling import read_probe
 
 ROWS_COMPARED = 16
+ROWS_AT_ONCE = 256
 PARTS = "parts"
 ROWS = "rows"  # of the parts, whatever their dtype, order of columns, chunks and times
 DIFFERENCES = {
@@ -127,6 +128,45 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
     }
 
 
+def check_apart(factor: Factor, fresh: RowSample, matrix: Matrix) -> None:
+    """Refuse rows of which the sample holds many of those in the factor's sample.
+
+    Independent rows are equal by chance: of two samples of s and t rows, s t pairs may be, within
+    them about (s^2 + t^2) / 2, which is no less. So what is equal across counts as overlap where it
+    is well beyond what is within. O(rows of both samples).
+    """
+    ours, twice = _distinct([factor.sample.values])
+    theirs, again = _distinct(fresh.pieces)
+    met = len(ours & theirs)
+    if met > 2 * (twice + again + 1):
+        raise RequestError(
+            "already_added",
+            f"Some rows of {matrix.source} are in the factor already: of {len(theirs):,} that were "
+            f"compared with its sample, {met:,}.",
+            "Give only rows that it does not hold; if rows are rightly there twice, decompose all "
+            "rows together.",
+        )
+
+
+def _distinct(pieces: list[NDArray[Any]]) -> tuple[set[bytes], int]:
+    """Digests of rows, and how many of them are equal to another."""
+    found: set[bytes] = set()
+    n = 0
+    for piece in pieces:
+        for start in range(0, len(piece), ROWS_AT_ONCE):
+            texts = _row_bytes(piece[start : start + ROWS_AT_ONCE])
+            n += len(texts)
+            found.update(hashlib.blake2b(text, digest_size=16).digest() for text in texts)
+    return found, n - len(found)
+
+
+def _row_bytes(values: NDArray[Any]) -> list[bytes]:
+    """Each row as bytes: one pattern for each of what compares equal."""
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), np.nan, values + 0).astype(values.dtype)
+    return [row.tobytes() for row in values.astype(values.dtype.newbyteorder("<"))]
+
+
 def _rows_of(matrix: Matrix) -> set[str]:
     """What tells rows by some of their values, in the dtype and order they are read in."""
     n = matrix.shape[0]
@@ -144,10 +184,7 @@ def _rows_of_first(factor: Factor) -> set[str]:
 
 def _rows_digest(n: int, rows: list[NDArray[Any]]) -> set[str]:
     """One digest of n rows, of which some are at hand; none of rows alike, which tell nothing."""
-    values = np.stack(rows)
-    if values.dtype.kind == "f":  # one bit pattern for each of what compares equal
-        values = np.where(np.isnan(values), np.nan, values + 0).astype(values.dtype)
-    texts = [row.tobytes() for row in values.astype(values.dtype.newbyteorder("<"))]
+    texts = _row_bytes(np.stack(rows))
     return {_digest(str(n).encode(), *texts)} if len(set(texts)) > 1 else set()
 
 

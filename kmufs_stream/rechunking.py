@@ -185,8 +185,9 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
         raise RequestError(
             "sparse",
             f"{matrix.source} is sparse: it has no chunks of rows and columns.",
-            "Stored by rows it is streamed as it is; stored by columns, turn it with anndata: "
-            "adata.X = adata.X.tocsr().",
+            f"Have it stored by rows: {matrix.sparsity.turn}"
+            if matrix.sparsity.turn
+            else "Stored by rows it is streamed as it is.",
         )
     (n, p), item = matrix.shape, matrix.stored_dtype.itemsize
     budget = parse_memory(memory) or available_memory() // 2

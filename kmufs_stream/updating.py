@@ -16,7 +16,7 @@ from kmufs_stream.decomposition import check_spread, inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factor import Factor, RowSample, check_k, check_rank
 from kmufs_stream.factor_store import load_factor, save_factor, stored_fingerprint
-from kmufs_stream.identity import added_rows, check_unchanged, digest_of_chunks
+from kmufs_stream.identity import added_rows, check_apart, check_unchanged, digest_of_chunks
 from kmufs_stream.matching import ReorderedRows, find_features, refuse
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
@@ -73,8 +73,9 @@ def update(
     Raises
     ------
     RequestError : a factor without its Gram matrix, other features, numbers that the factor's
-        dtype does not hold, rows that are in it already, or before which a feature was left out
-        that has to take part with them; whatever :func:`kmufs_stream.decompose` refuses.
+        dtype does not hold, rows that are in it already (of part of them as far as samples show),
+        or before which a feature was left out that has to take part with them; whatever
+        :func:`kmufs_stream.decompose` refuses.
     BrokenError : a chunk is missing or cannot be read.
 
     Reads ``data`` once, the older rows never. O(m p^2 + p^3).
@@ -209,6 +210,7 @@ def _added(
     _check_returned(before, features, reader.complete, matrix)
     check_unchanged(matrix, pieces)
     rows = reader.sample()
+    check_apart(factor, rows, matrix)
     found = vars(leading) | {"features": features, "passes": reader.passes}
     updated = replace(
         factor,

@@ -88,6 +88,8 @@ def test_text_whose_numbers_change_kind_and_whose_labels_repeat(tmp_path: Path) 
     (tmp_path / "x.csv").write_text(f"a,a,b\n{rows}\n")
     found = turned(tmp_path / "x.csv")
     assert found["feature"].values.tolist() == ["a", "a", "b"]
+    again = convert(tmp_path / "x.csv", tmp_path / "other.zarr")
+    assert again.notes == ("Several columns are called 'a': each is kept.",)
     expected = [[1, 2, 3]] * 60 + [[1.5, np.nan, 1000]] * 60
     np.testing.assert_array_equal(found["data"], np.array(expected))
 
@@ -150,6 +152,37 @@ def test_hdf5(tmp_path: Path) -> None:
     assert "x.h5::/deep/counts" in raised.value.remedy
     found = turned(f"{tmp_path}/x.h5::/deep/counts")
     np.testing.assert_array_equal(found["data"], X.astype("f4"))
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("group", ["", "in/side"])
+def test_netcdf_is_known_by_what_it_holds(tmp_path: Path, named: bool, group: str) -> None:
+    pytest.importorskip("h5netcdf")
+    h5py = pytest.importorskip("h5py")
+    air = xr.Dataset(
+        {"air": (("time", "lat"), X[:, :3])},
+        coords={"time": np.datetime64("2001-01-01", "ns") + np.arange(150) * 10**14,
+                "lat": [1.0, 2.0, 3.0]},
+    )  # fmt: skip
+    path = tmp_path / "x.h5"
+    air.to_netcdf(path, engine="h5netcdf", group=group or None)
+    if not named:
+        with h5py.File(path, "r+") as file:
+            del file.attrs["_NCProperties"]
+    found = turned(f"{path}::/{group}" if group else path)
+    xr.testing.assert_identical(found, air)
+    np.testing.assert_array_equal(  # a dataset asked for is just that
+        turned(f"{path}::/{group}/air".replace("//", "/"), overwrite=True)["data"], X[:, :3]
+    )
+
+
+def test_hdf5_of_which_some_dimensions_have_scales(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["time"], file["table"] = np.arange(150), X
+        file["time"].make_scale("time")
+        file["table"].dims[0].attach_scale(file["time"])
+    np.testing.assert_array_equal(turned(tmp_path / "x.h5")["data"], X)
 
 
 def test_matlab(tmp_path: Path) -> None:
@@ -308,7 +341,12 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes) ->
         ("id,a\n'x\n1',2\n'y,y',3,4\n".replace("'", '"'), "Line 4 .* 3 fields"),
         ("a,b\r1,2\r3\r", "Line 3"),
         ("a,b\n1,2,\n3,4,\n", "Line 2"),
-        ("a;b\n1,5;1,25\n2,5;3,5\n", "Line 2"),
+        ("a;b\n1,5;1,25\n2,5\n", "Line 3 .* 1 field "),
+        ("a;b|c\n1;5|2\n", "no table"),  # by which of them?
+        ("a;b\n1,234;2\n5,678;1\n", "'1,234', for decimals or thousands"),
+        ("a;b\n1,5;2\n5,678;2.5\n", r"'1,5', and points, such as '2\.5'"),
+        ("a\tb\n1\t'1.234,5'\n".replace("'", '"'), "no table|'1.234,5'"),
+        ("a,b\n'1,5','2,5'\n".replace("'", '"'), "no table"),
         ("a,b\n1,2\n\x00,3\n", "NUL"),
         ('a,b\n1,2\n"3,4\n', "quote"),
         ("\ufeff\n", "no table|empty"),

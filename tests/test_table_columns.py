@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -385,9 +386,11 @@ def test_lists_of_one_length_are_features(tmp_path: Path, fixed: bool, folder: b
 @pytest.mark.parametrize(
     ("lists", "word"),
     [
-        ([[1.0, 2.0]] * 90 + [[3.0]], "a list of 1, after such of 2"),
-        ([[1.0, 2.0]] * 90 + [None], "a list of 0, after such of 2"),
-        ([None, [1.0]], "a list of 1, after such of 0|no table"),
+        ([[1.0, 2.0]] * 90 + [[3.0]], "a list of 1 where others are lists of 2: row 90 "),
+        ([[1.0, 2.0]] * 90 + [[]], "a list of 0 where others are lists of 2: row 90 "),
+        ([[1.0, 2.0]] * 90 + [None], "'v' holds null where others are lists of 2: row 90 "),
+        ([None, [1.0], *[None] * 5], "null where others are lists of 1: rows 0, 2, 3, 4, 5, ... "),
+        ([None, [], None], "no table"),
         ([[[1.0]], [[2.0]]], "neither a number"),
         ([["a"], ["b"]], "neither a number"),
     ],
@@ -399,6 +402,34 @@ def test_lists_that_make_no_table(tmp_path: Path, lists: list[Any], word: str) -
     with pytest.raises(RequestError, match=word):
         convert(tmp_path / "x.parquet", tmp_path / "out.zarr")
     assert not (tmp_path / "out.zarr").exists()
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_lists_that_are_all_null_are_left_out_and_noted(tmp_path: Path, fixed: bool) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    kind = pa.list_(pa.float32(), 4) if fixed else pa.list_(pa.float32())
+    nothing = [None] * N if fixed else [None, []] * (N // 2)
+    table = pa.table({"a": X[:, 0].astype("f4"), "v": pa.array(nothing, kind), "n": X[:, 1] > 0})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=47)
+    done, found = turned(tmp_path / "x.parquet")
+    assert done.notes == ("'v' is left out: its lists are all null or empty.",)
+    assert done.features == ("a", "n")
+    np.testing.assert_array_equal(
+        found["data"], np.column_stack([X[:, 0].astype("f4"), X[:, 1] > 0])
+    )
+
+
+def test_places_of_lists_that_another_column_is_called_like(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"v_1": [1, 2], "v": [[3.0, 4.0], [5.0, 7.0]]}), tmp_path / "x.parquet")
+    with pytest.raises(RequestError, match=r"'v_1', .* lists in 'v'") as raised:
+        convert(tmp_path / "x.parquet", tmp_path / "other.zarr")
+    assert "--coordinate v_1" in raised.value.remedy
+    done, found = turned(tmp_path / "x.parquet", coordinates=["v_1"])  # what the remedy says
+    assert done.features == ("v_0", "v_1")
+    np.testing.assert_array_equal(found["v_1"], [1, 2])
 
 
 def test_whole_numbers_in_lists(tmp_path: Path) -> None:
@@ -486,13 +517,85 @@ def test_unknown_dtypes(tmp_path: Path) -> None:
     assert "Did you mean 'float32'" in raised.value.remedy
 
 
-@pytest.mark.parametrize("separator", [";", "|"])
-def test_fields_that_are_not_parted_by_commas(tmp_path: Path, separator: str) -> None:
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize("separator", [";", "|", "\t"])
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv"])
+def test_separators_and_decimals_of_spreadsheets(
+    tmp_path: Path, name: str, separator: str, decimal: str
+) -> None:
+    table = frame(depth=X[:, 0] / 3)
+    table.iloc[120, 0] = np.nan
+    table.to_csv(tmp_path / name, index=False, sep=separator, decimal=decimal)
+    done, found = turned(tmp_path / name, coordinates=["depth"])
+    np.testing.assert_array_equal(found["data"], table[LABELS])
+    np.testing.assert_array_equal(found["depth"], table["depth"])
+    usual = (name, separator, decimal) == ("x.tsv", "\t", ".")
+    assert bool(done.notes) != usual
+    assert ("comma" in str(done.notes)) == (decimal == ",")
+
+
+def test_quoted_decimals_with_commas_between_commas_are_told(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('a,b\n1,"1,5"\n2,"-2,5e3"\n')
+    done, found = turned(tmp_path / "x.csv")
+    assert found["b"].values.tolist() == ["1,5", "-2,5e3"]
+    assert "'b': numbers with commas, such as '1,5', are text" in done.notes[0]
+    (tmp_path / "x.csv").write_text("a;b\n" + "1;2\n" * 150 + "1;2,5\n")
+    with pytest.raises(RequestError, match="'2,5'") as raised:
+        convert(tmp_path / "x.csv", tmp_path / "other.zarr")
+    assert "with a point" in raised.value.remedy
+
+
+EXTREMES = (-(2**63), 2**64 - 1)  # by which pandas before 3.1 marks missing integers
+
+
+@pytest.mark.parametrize(
+    ("extreme", "written_as"),
+    [*itertools.product(EXTREMES, ["{}", '"{}"']), (EXTREMES[0], " {} ")],
+)
+def test_the_least_and_the_largest_integer_are_not_missing(
+    tmp_path: Path, extreme: int, written_as: str
+) -> None:
+    lines = [f"{i},{i}.5,s" for i in range(120)]
+    lines[110] = f"{written_as.format(extreme)},1.5,s"
     path = tmp_path / "x.csv"
-    frame().to_csv(path, index=False, sep=separator)
-    with pytest.raises(RequestError) as caught:
-        convert(path, tmp_path / "out.zarr")
-    assert repr(separator) in caught.value.remedy
+    path.write_text("\n".join(["a,b,c", *lines]))
+    with pytest.raises(RequestError, match=f"'a' .* holds {extreme}") as raised:
+        convert(path, tmp_path / "other.zarr")
+    assert "--coordinate a" in raised.value.remedy
+    assert not (tmp_path / "other.zarr").exists()
+    _, found = turned(path, coordinates=["a"])
+    assert int(found["a"].values[110]) == extreme
+    path.write_text(f"b,a,c\n1,2,s\n2.5,{extreme}.0,x{extreme}\n3.5,,s\n")
+    done, found = turned(path, overwrite=True)  # among floating point, and in text
+    assert done.missing is not None
+    assert done.missing["values"] == 1
+    np.testing.assert_array_equal(found["data"][:, 1], [2, float(extreme), np.nan])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_features_that_look_as_if_they_described_samples_are_told(
+    tmp_path: Path, kind: str
+) -> None:
+    columns = {
+        "n": np.arange(N) + 1,
+        "Index": np.arange(N) % 7 * 3,
+        "label": np.arange(N) % 4,
+        "Y": [*np.arange(N - 1) % 2, None],
+        "target": np.arange(N) * 2,  # of too many values
+        "cluster": X[:, 0],  # no whole numbers
+        "id": np.arange(N) + 0.5,
+        "jumps": [*range(100), *range(101, N + 1)],
+    }
+    done, found = turned(written(tmp_path, kind, frame(**columns)))
+    assert found.sizes == {"sample": N, "feature": 6 + len(columns)}
+    numbers, classes = done.notes
+    assert numbers.startswith("'n', 'Index' may number the samples")
+    assert numbers.endswith("--coordinate n --coordinate Index.")
+    assert classes.startswith("'label', 'Y' may tell the class")
+    assert done.summary()["notes"] == list(done.notes)
+    asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
+    done, _ = turned(tmp_path / f"x.{kind}", overwrite=True, **asked)
+    assert done.notes == ()
 
 
 def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:

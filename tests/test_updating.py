@@ -59,6 +59,34 @@ def assert_same(found: Factor, whole: Factor, rtol: float = 1e-9) -> None:
         np.testing.assert_allclose(found.gaps.values, whole.gaps.values, atol=1e5 * rtol)
 
 
+@pytest.mark.parametrize("seen", [3, 60])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i2"])
+def test_rows_of_which_some_are_in_the_factor_are_told(dtype: str, seen: int) -> None:
+    table = (planted(300, 8) * 1000).astype(dtype)
+    if dtype != "i2":
+        table[:, 2][::9] = np.nan
+    means = Screening(missing="mean")
+    factor = decompose(table[:200], K, screening=means)
+    order = np.random.default_rng(0).permutation(100 + seen)
+    again = table[200 - seen :][order]
+    with pytest.raises(RequestError, match=rf"of {100 + seen} that .* sample, {seen}\.") as caught:
+        update(factor, again)
+    assert caught.value.code == "already_added"
+    more = update(factor, table[200:])
+    with pytest.raises(RequestError, match="Some rows"):
+        update(more, again[: 50 + seen])
+    assert_same(more, decompose(table, K, screening=means), rtol=1e-9 if dtype == "f8" else 1e-4)
+
+
+def test_rows_that_are_alike_by_nature_are_added() -> None:
+    rng = np.random.default_rng(0)
+    few = rng.integers(0, 2, (400, 6)).astype(float)  # of 64 rows that there may be
+    assert_same(in_steps(few, [200, 300]), decompose(few, K))
+    some = planted(400, 6)
+    some[rng.random(400) < 0.05] = 0  # when the sensors were off
+    assert_same(in_steps(some, [150, 390]), decompose(some, K))
+
+
 def in_steps(table: Any, cuts: list[int], **options: Any) -> Factor:
     """The factor of the first rows, to which the others are added run by run."""
     factor = decompose(table[: cuts[0]], K, **options)
@@ -336,7 +364,9 @@ def test_rows_are_known_whatever_their_dtype_order_chunks_and_times(tmp_path: Pa
                 for rows in (same, copy):
                     with pytest.raises(RequestError, match="in the factor already"):
                         update(factor, rows)
-    third = second.copy(data=second.values[::-1])
+    with pytest.raises(RequestError, match=r"of 150 that .* sample, 150"):
+        update(tmp_path / "f.zarr", second.copy(data=second.values[::-1]))
+    third = second.copy(data=second.values[::-1] + 1)
     assert update(tmp_path / "f.zarr", third).features.rows == 550
 
 

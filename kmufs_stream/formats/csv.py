@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from kmufs_stream.formats.coordinates import (
     keep_whole,
     stored_names,
 )
+from kmufs_stream.formats.dialect import COMMA_NUMBER, Dialect, dialect_of
 from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
 from kmufs_stream.sources.casting import WHOLE, cast_exactly
@@ -36,6 +38,7 @@ NULLABLE = {np.int64: pd.Int64Dtype()}  # beside nullable dtypes pandas rounds p
 LOOK_FIELDS = 100_000  # looked at, to tell columns of text
 LOOK_ROWS = 100  # at a time, and at least
 LOOK_BYTES = 8 * MB  # at most, but for these rows
+SHOWN = 5  # columns of a kind
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -59,7 +62,7 @@ class _Text:
     """
 
     path: str
-    separator: str
+    dialect: Dialect
     header: list[str]
 
     def frames(
@@ -71,11 +74,12 @@ class _Text:
         """
         columns = range(len(self.header))
         na_values: Any = {i: missing.get(i, MISSING) for i in columns} if missing else MISSING
-        with CheckedText(self.path, self.separator, len(self.header)) as text:
+        with CheckedText(self.path, self.dialect.separator, len(self.header)) as text:
             options = {"na_values": na_values, **EXACT, **options}
-            yield from pd.read_csv(
+            for frame in pd.read_csv(
                 cast(Any, text),
-                sep=self.separator,
+                sep=self.dialect.separator,
+                decimal=self.dialect.decimal,
                 header=0,
                 names=list(columns),
                 index_col=False,
@@ -85,11 +89,21 @@ class _Text:
                 dtype_backend="numpy_nullable",  # integers beside gaps are not rounded
                 keep_default_na=False,
                 **options,
-            )
+            ):
+                for i in text.extremes.keys() - dtypes.keys():
+                    if frame[i].dtype.kind in "iu" and frame[i].hasnans:
+                        raise _extreme(self.path, self.header[i], text.extremes[i])
+                yield frame
 
     def typed(self, rows: int, dtypes: Mapping[int, Any]) -> Iterator[Any]:
         """The same; of text, only an empty field is missing."""
         return self.frames(rows, dtypes, {i: [""] for i, d in dtypes.items() if d is str})
+
+    def numbers(self, written: pd.Series[Any]) -> pd.Series[Any]:
+        """Texts as numbers, NaN where they are none."""
+        if self.dialect.decimal != ".":
+            written = written.str.replace(self.dialect.decimal, ".", regex=False)
+        return pd.to_numeric(written, errors="coerce")
 
     @property
     def look_rows(self) -> int:
@@ -102,6 +116,7 @@ def open_csv(
 ) -> Incoming:
     """A text table: the header names the features, values are float64, empty fields NaN.
 
+    What parts fields, and decimals with commas, are told by the first rows: see :func:`dialect_of`.
     Integers that float64 would round are refused, unless ``wanted`` is of integers, which are read
     as such, or of floating point.
 
@@ -110,14 +125,14 @@ def open_csv(
     are text, and those ``asked`` for, are coordinates of the samples; where some are asked for, the
     file is read twice. Compressed files are read as they are.
     """
-    separator = "\t" if ".tsv" in path.lower() else ","
-    header, *below = first_rows(path, separator, 2)
+    dialect = dialect_of(path, LOOK_ROWS)
+    header, *below = first_rows(path, dialect.separator, 2)
     if below and len(below[0]) == len(header) + 1 and below[0][-1]:
         header = ["", *header]
     if index_column is None and header[0] == "":
         index_column = ""
     check_columns(path, header, index_column, asked)
-    table = _Text(path, separator, header)
+    table = _Text(path, dialect, header)
     index = None if index_column is None else header.index(index_column)
     chosen = [i for i, name in enumerate(header) if name in asked and i != index]
     dtypes: dict[int, Any] = _dtypes(table, chosen) if chosen else {}
@@ -129,9 +144,10 @@ def open_csv(
         raise RequestError(
             "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
         )
-    dtypes |= {i: str for i in others if _is_text(first[i], path, header[i])}
+    dtypes |= {i: str for i in others if _is_text(first[i], table, i)}
     features = [i for i in others if i not in dtypes]
-    check_features(path, features, other_separator(header))
+    commas = _with_commas(table, first, [i for i in others if i in dtypes])
+    check_features(path, features, other_separator(header) or commas)
     described = [i for i in sorted(dtypes) if i != index]
     names = stored_names((header[i] for i in described), named=index is not None)
     columns = dict(zip(names, described, strict=True))
@@ -146,7 +162,27 @@ def open_csv(
         partial(_blocks, table, features, columns, dtypes, wanted),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
+        notes=[*dialect.notes, *_repeated(header), *([commas] if commas else [])],
     )
+
+
+def _with_commas(table: _Text, first: pd.DataFrame, texts: list[int]) -> str | None:
+    """What is told of columns that are text because their numbers have commas."""
+    found = [i for i in texts if first[i].dropna().str.fullmatch(COMMA_NUMBER).all()]
+    if not found:
+        return None
+    names = ", ".join(repr(table.header[i]) for i in found[:SHOWN])
+    number = first[found[0]].dropna().iloc[0]
+    return (
+        f"{names}: numbers with commas, such as {number!r}, are text; write decimals with a point, "
+        "and nothing between thousands."
+    )
+
+
+def _repeated(header: Sequence[str]) -> list[str]:
+    """What is told of columns of one name."""
+    twice = [repr(name) for name, n in Counter(header).items() if n > 1]
+    return [f"Several columns are called {', '.join(twice)}: each is kept."] if twice else []
 
 
 def _first(table: _Text, dtypes: Mapping[int, Any]) -> pd.DataFrame:
@@ -177,7 +213,7 @@ def _blocks(
     for frame in table.typed(rows, dtypes):
         values = frame[features]
         for i in values.columns[[dtype.kind not in "biuf" for dtype in values.dtypes]]:
-            if _is_text(frame[i], table.path, table.header[i]):  # else nothing, or truth with gaps
+            if _is_text(frame[i], table, i):  # else nothing, or truth with gaps
                 raise not_numeric(table.path, table.header[i], frame[i].dropna().iloc[0])
         yield (
             _numbers(values, table, wanted),
@@ -211,14 +247,15 @@ def _described(values: pd.Series[Any], dtype: Any) -> NDArray[Any]:
     return values.fillna("").to_numpy(object) if dtype is str else values.to_numpy(dtype)
 
 
-def _is_text(values: pd.Series[Any], path: str, column: str) -> bool:
-    """Whether a column holds text; RequestError where it holds numbers too."""
+def _is_text(values: pd.Series[Any], table: _Text, i: int) -> bool:
+    """Whether column ``i`` holds text; RequestError where it holds numbers too."""
     if values.dtype.kind in "biuf":
         return False
     known = values.dropna()
     if all(isinstance(value, bool) for value in known):
         return False
-    numbers = pd.to_numeric(known, errors="coerce")
+    path, column = table.path, table.header[i]
+    numbers = table.numbers(known)
     text = numbers.isna()
     if not text.any():
         large = known.iloc[int(np.abs(numbers.to_numpy(np.float64)).argmax())]
@@ -238,17 +275,17 @@ def _dtypes(table: _Text, columns: list[int]) -> dict[int, Any]:
     found: dict[int, set[Any]] = {i: set() for i in columns}
     for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), {}, usecols=columns):
         for i, kinds in found.items():
-            kinds.update(_kinds(frame[i]))
+            kinds.update(_kinds(frame[i], table))
     return {i: next(d for d, held in HELD.items() if kinds <= held) for i, kinds in found.items()}
 
 
-def _kinds(written: pd.Series[Any]) -> set[str]:
+def _kinds(written: pd.Series[Any], table: _Text) -> set[str]:
     """What some fields hold: of ``missing``, ``bool``, ``whole``, ``long``, ``real``, ``text``."""
     known = written.dropna()
     kinds = {"missing"} if len(known) < len(written) else set()
     if not len(known):
         return kinds
-    numbers = pd.to_numeric(known, errors="coerce")
+    numbers = table.numbers(known)
     if numbers.isna().any():
         return kinds | ({"bool"} if known.str.lower().isin(["true", "false"]).all() else {"text"})
     if known.str.fullmatch(ZERO_BEFORE).any():
@@ -260,9 +297,23 @@ def _kinds(written: pd.Series[Any]) -> set[str]:
 
 def not_numeric(path: str, column: str, value: object) -> RequestError:
     """What is told of a feature that is not a number."""
+    if isinstance(value, str) and COMMA_NUMBER.fullmatch(value):
+        what = f"if {value!r} is a number, write its decimals with a point"
+    else:
+        what = f"if {value!r} stands for what is missing, leave such fields empty"
     return RequestError(
         "bad_dtype",
         f"Column {column!r} of {path} does not hold numbers alone: there is {value!r}.",
-        f"If it describes the samples, say --coordinate {shlex.quote(column)}; if {value!r} stands "
-        "for what is missing, leave such fields empty.",
+        f"If it describes the samples, say --coordinate {shlex.quote(column)}; {what}.",
+    )
+
+
+def _extreme(path: str, column: str, value: str) -> RequestError:
+    """What is told of an integer that pandas, which reads the file, takes for a missing one."""
+    return RequestError(
+        "bad_dtype",
+        f"Column {column!r} of {path} holds {value}, which among integers is read as missing.",
+        "If it stands for what is missing, leave such fields empty; if the column describes the "
+        f"samples, say --coordinate {shlex.quote(column)}; else write the column as floating point "
+        f"({float(value)!r}).",
     )

@@ -31,6 +31,28 @@ def open_hdf5(path: str, inside: str) -> Incoming:
     return Incoming(path, dataset.shape[1:], native(dataset.dtype), array_blocks(dataset))
 
 
+def is_netcdf(path: str, inside: str) -> bool:
+    """Whether a file, and its group ``inside``, is NetCDF-4, whatever the file is called.
+
+    Such as say so, and those whose datasets all have scales for their dimensions.
+    """
+    try:
+        import h5py
+
+        file = h5py.File(path, "r")
+    except (ImportError, OSError):
+        return False  # told by whatever reads it
+    with file:
+        group = file.get(inside or "/")
+        if not isinstance(group, h5py.Group):
+            return False
+        datasets = [node for node in group.values() if isinstance(node, h5py.Dataset)]
+        return "_NCProperties" in file.attrs or (
+            any(d.is_scale for d in datasets)
+            and all(d.is_scale or all(map(len, d.dims)) for d in datasets)
+        )
+
+
 def open_mat(path: str, inside: str, budget: int) -> Incoming:
     """A dense matrix of a MATLAB file: version 7.3 in blocks, older ones whole, where they fit."""
     if is_hdf5(Path(path)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.formats.coordinates import SAMPLE, TEXT, Coordinate
+from kmufs_stream.formats.doubtful import Doubtful
 from kmufs_stream.progress import Advanced, Progress, Started
 from kmufs_stream.sources.casting import cast
 from kmufs_stream.sources.matrix import KINDS, is_numeric
@@ -43,6 +44,7 @@ class Incoming:
     labels : (p,) names of the features, or None.
     coordinates : of the samples, by the names they are stored under.
     held : bytes in memory all the time, of what can only be read whole.
+    notes : lines for people, of what may not be as they think.
     """
 
     source: str
@@ -52,6 +54,7 @@ class Incoming:
     labels: NDArray[Any] | None = None
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
     held: int = 0
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not is_numeric(self.dtype):
@@ -67,6 +70,22 @@ class Incoming:
                 f"{self.source} is no table: a sample has the shape {self.inner}.",
                 "A samples x features table is needed.",
             )
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a table became.
+
+    Attributes
+    ----------
+    sizes : of its dimensions, by name.
+    gaps : what it misses.
+    notes : lines for people.
+    """
+
+    sizes: dict[str, int]
+    gaps: Gaps
+    notes: tuple[str, ...]
 
 
 class Gaps:
@@ -99,10 +118,8 @@ def write_blocks(
     dtype: np.dtype[Any],
     budget: int,
     progress: Progress,
-) -> tuple[dict[str, int], Gaps]:
+) -> Written:
     """Write the table as a store that xarray opens, whole chunks one after another.
-
-    Returns the sizes of its dimensions, and what it misses.
 
     Values are stored in ``dtype``. Holds some blocks of about CHUNK_BYTES, or of one row where
     that is more. How long texts are is told by the first samples. Raises RequestError where the
@@ -140,6 +157,7 @@ def write_blocks(
         for name, coordinate in described.items()
     }
     gaps = Gaps(int(np.prod(inner)))
+    doubtful = Doubtful(() if incoming.labels is None else incoming.labels)
     progress(Started("converting", unit="rows", unit_bytes=row))
     for block, known in _whole(_sound(incoming, rows), rows):
         longer = _text_bytes(known, texts) - rows * row
@@ -149,6 +167,7 @@ def write_blocks(
         stored = cast(block, dtype, incoming.source, OTHER_DTYPE)
         values[n:] = stored
         gaps.add(stored)
+        doubtful.add(block)
         for name, array in coordinates.items():
             array.resize((n + len(block),))
             array[n:] = cast(known[name], array.dtype, incoming.source, "")
@@ -156,7 +175,8 @@ def write_blocks(
     if incoming.labels is not None:
         labels = xr.Dataset(coords={"feature": np.asarray(incoming.labels, dtype=object)})
         labels.to_zarr(folder, mode="a", zarr_format=3, consolidated=False)
-    return dict(zip(dims, values.shape, strict=True)), gaps
+    sizes = dict(zip(dims, values.shape, strict=True))
+    return Written(sizes, gaps, (*incoming.notes, *doubtful.notes()))
 
 
 def _text_bytes(known: Mapping[str, NDArray[Any]], texts: Iterable[str]) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +22,7 @@ from kmufs_stream.formats.coordinates import (
     keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
+from kmufs_stream.formats.incoming import LOOK_ROWS, OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.parquet_files import (
     files_of,
     metadata_of,
@@ -32,6 +34,7 @@ from kmufs_stream.formats.parquet_files import (
 from kmufs_stream.sources.casting import cast, cast_exactly
 
 PAGE_BYTES = 2**16  # read from each column at a time
+SHOWN = 5  # rows with the same fault
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 NO_TIME = np.iinfo(np.int64).min
 A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -44,7 +47,8 @@ def open_parquet(
 ) -> Incoming:
     """The columns of numbers as features, in their common dtype; nulls become NaN.
 
-    So are those of lists of numbers, all as long as the first: one feature for each of its places.
+    So are those of lists of numbers, all of one length: one feature for each of their places. A
+    column whose lists are all null or empty is left out, and that is noted.
 
     Integers that float64 would round are refused, unless ``wanted`` is of integers, which they are
     then read as, or of floating point.
@@ -79,12 +83,9 @@ def open_parquet(
     gaps = with_nulls(metadata.values())
     dtypes = {name: _dtype(_of_items(types[name]), path, name, gaps) for name in features}
     widths = _widths(parts, {name for name in features if _of_items(types[name]) != types[name]})
-    labels = [
-        label
-        for name in features
-        for label in ([f"{name}_{i}" for i in range(widths[name])] if name in widths else [name])
-    ]
-    check_features(path, labels)
+    empty = [name for name in features if widths.get(name) == 0]
+    features = [name for name in features if name not in empty]
+    labels = _labels(path, features, widths)
     names = stored_names(described, named=index_column is not None)
     coordinates = {
         stored: _coordinate(types[name], path, name, gaps)
@@ -92,7 +93,7 @@ def open_parquet(
     }
     if index_column is not None:
         coordinates = {SAMPLE: Coordinate(index_column, TEXT)} | coordinates
-    dtype = np.result_type(*dtypes.values())
+    dtype = np.result_type(*(dtypes[name] for name in features))
     if wanted is not None and wanted.kind in "iu":
         dtype = wanted
     rounded = wanted is not None and wanted.kind == "f"
@@ -103,6 +104,7 @@ def open_parquet(
         partial(_blocks, parts, types, features, widths, coordinates, None if rounded else dtype),
         np.array(labels, dtype=object),
         coordinates,
+        notes=[f"{name!r} is left out: its lists are all null or empty." for name in empty],
     )
 
 
@@ -134,11 +136,41 @@ def _of_items(kind: Any) -> Any:
 
 
 def _widths(parts: Mapping[str, Mapping[str, Any]], lists: set[str]) -> dict[str, int]:
-    """How long the lists of these columns are in the first row."""
-    if not lists:
-        return {}
-    first = next(_batches(parts, lists, 1))
-    return {name: len(first[name].flatten()) for name in lists}
+    """How long the first list of each of these columns is that holds something; 0 without any."""
+    import pyarrow.compute as pc
+
+    widths = dict.fromkeys(lists, 0)
+    left = set(lists)
+    for file, known in parts.items():
+        for arrays in _batches({file: known}, left, LOOK_ROWS) if left else ():
+            for name in left:
+                lengths = pc.list_value_length(arrays[name]).fill_null(0).to_numpy()
+                widths[name] = next((int(n) for n in lengths if n), 0)
+            left = {name for name in left if not widths[name]}
+            if not left:
+                break
+    return widths
+
+
+def _labels(path: str, features: list[str], widths: Mapping[str, int]) -> list[str]:
+    """Names of the features; RequestError where there are none, or two would have the same."""
+    labels = [
+        label
+        for name in features
+        for label in ([f"{name}_{i}" for i in range(widths[name])] if name in widths else [name])
+    ]
+    check_features(path, labels)
+    twice = next((label for label, n in Counter(labels).items() if n > 1), None)
+    if twice is not None:
+        name = twice.rpartition("_")[0]
+        raise RequestError(
+            "same_name",
+            f"{path} has a column {twice!r}, as the features would be called that are made of the "
+            f"lists in {name!r}.",
+            f"If it describes the samples, say --coordinate {shlex.quote(twice)}; else give one of "
+            "them another name.",
+        )
+    return labels
 
 
 def _dtype(kind: Any, path: str, name: str, gaps: set[str]) -> np.dtype[Any]:
@@ -202,9 +234,10 @@ def _blocks(
     rows: int,
 ) -> Iterator[Block]:
     described = {c.column for c in coordinates.values()}
+    start = 0
     for arrays in _batches(parts, {*features, *described}, rows):
         columns = [
-            _vectors(arrays[name], widths[name], dtype, name)
+            _vectors(arrays[name], widths[name], dtype, name, start)
             if name in widths
             else _numbers(arrays[name], dtype, name)
             for name in features
@@ -216,18 +249,25 @@ def _blocks(
                 for s, c in coordinates.items()
             },
         )
+        start += len(columns[0])
 
 
-def _vectors(array: Any, width: int, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
-    """(rows, width) numbers of a column of lists."""
+def _vectors(
+    array: Any, width: int, dtype: np.dtype[Any] | None, name: str, start: int
+) -> NDArray[Any]:
+    """(rows, width) numbers of a column of lists, from row ``start`` on."""
     import pyarrow.compute as pc
 
-    lengths = pc.list_value_length(array).fill_null(0).to_numpy()
-    if (lengths != width).any():
+    lengths = pc.list_value_length(array).fill_null(-1).to_numpy()
+    other = np.flatnonzero(lengths != width)
+    if len(other):
+        first = lengths[other[0]]
+        alike = np.flatnonzero(lengths == first)
+        rows = ", ".join(str(start + i) for i in alike[:SHOWN]) + ", ..." * (len(alike) > SHOWN)
         raise RequestError(
             "ragged_rows",
-            f"Column {name!r} holds a list of {lengths[lengths != width][0]}, after such of "
-            f"{width}.",
+            f"Column {name!r} holds {'null' if first < 0 else f'a list of {first}'} where others "
+            f"are lists of {width}: row{'s' * (len(alike) > 1)} {rows} (counted from 0).",
             "Leave out rows without a list; the others need the same length.",
         )
     return _numbers(array.flatten(), dtype, name).reshape(len(array), width)

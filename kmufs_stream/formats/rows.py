@@ -12,8 +12,11 @@ import fsspec
 
 from kmufs_stream.errors import RequestError
 
+SEPARATORS = ";|\t"  # besides commas
 SHOWN = 40  # letters of a header
 OPEN_QUOTE = 2**26  # characters, after which a quote counts as never closed
+EXTREMES = ("9223372036854775808", "18446744073709551615")  # what follows is looked for near these
+EXTREME = re.compile(r"\s*(-0*9223372036854775808|\+?0*18446744073709551615)\s*")
 
 
 def open_text(path: str) -> TextIO:
@@ -49,6 +52,11 @@ class CheckedText:
 
     Raises RequestError from ``read`` for a row with more or fewer, a quote that stays open, NUL
     characters and text that is not UTF-8. Keeps the text of one row.
+
+    Attributes
+    ----------
+    extremes : columns, by number, where a field so far was the least integer of 64 bits or the
+        largest without sign, with that field: pandas before 3.1 marks missing integers by these.
     """
 
     def __init__(self, path: str, separator: str, width: int) -> None:
@@ -60,6 +68,7 @@ class CheckedText:
         self._waiting: list[str] = []  # the last row, as far as it was read
         self._lines = 0  # before it
         self._headed = False
+        self.extremes: dict[int, str] = {}
 
     def __enter__(self) -> CheckedText:
         return self
@@ -100,7 +109,7 @@ class CheckedText:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         opening = None
         if '"' in text:  # a NUL for each line inside of quotes keeps count
-            text = self._quoted.sub(lambda field: "Q" + "\0" * field[0].count("\n"), text)
+            text = self._quoted.sub(_shortened, text)
             opening = self._opening.search(text)
         stop = len(text) if opening is None else opening.start()
         if opening is not None and (last or len(text) - stop > OPEN_QUOTE):
@@ -117,6 +126,11 @@ class CheckedText:
 
     def _count(self, text: str) -> None:
         rows = text.split("\n")
+        if any(digits in text for digits in EXTREMES):
+            for row in rows:
+                for i, field in enumerate(row.split(self._separator)):
+                    if EXTREME.fullmatch(field):
+                        self.extremes[i] = field.strip()
         blank = " \t".replace(self._separator, "")
         for i, row in enumerate(rows):
             fields = row.count(self._separator) + 1
@@ -139,9 +153,15 @@ class CheckedText:
         )
 
 
+def _shortened(field: re.Match[str]) -> str:
+    """A quoted field without separators, with a NUL for each of its line ends."""
+    inside = field[0][1:-1]
+    return inside if EXTREME.fullmatch(inside) else "Q" + "\0" * inside.count("\n")
+
+
 def other_separator(header: Sequence[str]) -> str | None:
     """What to do about a header that is one field, with another separator in it; else None."""
-    other = next((c for c in ";|\t" if len(header) == 1 and c in header[0]), None)
+    other = next((c for c in SEPARATORS if len(header) == 1 and c in header[0]), None)
     if other is None:
         return None
     return (

@@ -29,11 +29,11 @@ from kmufs_stream.sources.hdf5 import (
     open_hdf5,
     without_anndata,
 )
-from kmufs_stream.sources.lengths import checked
+from kmufs_stream.sources.lengths import checked, through
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
-from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows
+from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, turn_command
 from kmufs_stream.sources.store import open_array
-from kmufs_stream.sources.stored import Inventory
+from kmufs_stream.sources.stored import Inventory, cells, damaged_chunk
 from kmufs_stream.sources.sturdy import RETRIES, sturdy
 
 DIMS = ("obs", "var")
@@ -129,6 +129,8 @@ def open_anndata(
         ]
         by_rows = _format(node) == "csr"
         rows, sparsity, taken = _sparse(parts, shape, f"{values} of {path}", by_rows=by_rows)
+        if not by_rows:
+            sparsity = replace(sparsity, turn=turn_command(place, group, layer, raw=raw))
         inventory = _sparse_inventory(node, fill_missing_chunks)
         chunks = (1, shape[1])
     return Matrix(
@@ -278,9 +280,10 @@ def _sparse_inventory(node: Any, fill_missing_chunks: bool) -> Callable[[], list
 
 def _table(node: Any, place: str) -> pd.DataFrame:
     """obs or var as a DataFrame; only its own elements are read."""
+    arrays: list[zarr.Array[Any]] = []
     try:
         if isinstance(node, zarr.Group | zarr.Array):
-            node = _checked(node)
+            node, arrays = _checked(node)
         if _is_array(node):
             return _structured(np.asarray(node[:]))
         try:
@@ -294,6 +297,9 @@ def _table(node: Any, place: str) -> pd.DataFrame:
     except KmufsError:
         raise
     except Exception as error:
+        for array in arrays:
+            if (found := damaged_chunk(array, cells(array))) is not None:
+                raise found from error
         raise RequestError(
             "bad_metadata",
             f"{place} cannot be read: {type(error).__name__}: {error}",
@@ -303,11 +309,15 @@ def _table(node: Any, place: str) -> pd.DataFrame:
     return frame
 
 
-def _checked(node: zarr.Group | zarr.Array[Any]) -> zarr.Group | zarr.Array[Any]:
-    """The same, read through a store that checks the lengths of its chunks."""
+def _checked(
+    node: zarr.Group | zarr.Array[Any],
+) -> tuple[zarr.Group | zarr.Array[Any], list[zarr.Array[Any]]]:
+    """The same and its arrays, read through a store that checks the lengths of their chunks."""
     below = [node] if isinstance(node, zarr.Array) else [n for _, n in node.members(max_depth=None)]
-    store = checked(node.store, [array for array in below if isinstance(array, zarr.Array)])
-    return zarr.open(store, path=node.path, mode="r")
+    arrays = [array for array in below if isinstance(array, zarr.Array)]
+    store = checked(node.store, arrays)
+    read = [through(array, store) for array in arrays]
+    return zarr.open(store, path=node.path, mode="r"), read
 
 
 def _structured(records: NDArray[Any]) -> pd.DataFrame:

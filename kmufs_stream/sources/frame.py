@@ -8,12 +8,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+import numpy as np
 import xarray as xr
 import zarr
 from numpy.typing import NDArray
+from xarray.backends import BackendArray
+from xarray.core.indexing import (
+    ExplicitIndexer,
+    IndexingSupport,
+    LazilyIndexedArray,
+    explicit_indexing_adapter,
+)
 
-from kmufs_stream.errors import BrokenError
-from kmufs_stream.sources.lengths import checked
+from kmufs_stream.errors import BrokenError, KmufsError
+from kmufs_stream.sources.lengths import check_filters, checked, through
+from kmufs_stream.sources.stored import cells, damaged_chunk
 
 
 def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
@@ -28,11 +37,13 @@ def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
 
 
 def _open(group: zarr.Group) -> xr.Dataset:
+    arrays = dict(group.arrays())
+    store = checked(group.store, arrays.values())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unconsolidated metadata: nothing a user can act on
             opened: xr.Dataset = xr.open_zarr(
-                checked(group.store, group.array_values()),
+                store,
                 group=group.path or None,
                 chunks=None,
                 decode_times=False,
@@ -40,9 +51,35 @@ def _open(group: zarr.Group) -> xr.Dataset:
                 concat_characters=False,
                 create_default_indexes=False,
             )
-            return opened
     except (KeyError, ValueError):
         return xr.Dataset(attrs=dict(group.attrs))
+    for name, variable in opened.variables.items():
+        told = _Told(variable.copy(deep=False), through(arrays[str(name)], store))
+        variable.data = LazilyIndexedArray(told)
+    return opened
+
+
+class _Told(BackendArray):
+    """The values of a variable as they are; a chunk that cannot be read is told by its name."""
+
+    def __init__(self, variable: xr.Variable, array: zarr.Array[Any]) -> None:
+        self.shape, self.dtype = variable.shape, variable.dtype
+        self._variable, self._array = variable, array
+
+    def __getitem__(self, key: ExplicitIndexer) -> Any:
+        return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._read)
+
+    def _read(self, region: tuple[Any, ...]) -> NDArray[Any]:
+        check_filters(self._array)
+        try:
+            return np.asarray(self._variable[region].values)
+        except BrokenError:
+            raise
+        except Exception:
+            found = damaged_chunk(self._array, cells(self._array))
+            if found is None:
+                raise
+            raise found from None
 
 
 def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple[str, ...] | None:
@@ -57,11 +94,15 @@ def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple
     return tuple(map(str, names))
 
 
-def check_text(labels: NDArray[Any] | None) -> None:
-    """Raise UnicodeError for text that is none: damaged labels may be read and fail later."""
-    if labels is not None and labels.dtype.kind in "OUT":
-        for label in labels:
-            str(label).encode("utf-8").decode("utf-8")
+def check_text(labels: NDArray[Any] | None, name: str) -> None:
+    """Raise ValueError for text that is none: damaged labels may be read and fail later."""
+    if labels is None or labels.dtype.kind not in "OUT":
+        return
+    for i in range(len(labels)):
+        try:
+            str(labels[i]).encode("utf-8").decode("utf-8")
+        except UnicodeError as error:
+            raise ValueError(f"number {i} of {name!r} is no text: {error}") from error
 
 
 @contextlib.contextmanager
@@ -69,7 +110,7 @@ def coordinates_read(source: str) -> Iterator[None]:
     """Say of whatever fails inside that it was a coordinate."""
     try:
         yield
-    except BrokenError:
+    except KmufsError:
         raise
     except Exception as error:
         raise BrokenError(
@@ -105,8 +146,8 @@ def coordinates(
 def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
     """The coordinates with those of features, and of all, in memory: read once, here."""
     few = {name: c.load() for name, c in frame.coords.items() if {*c.dims} <= {feature_dim}}
-    for coordinate in few.values():
-        check_text(coordinate.values.ravel())
+    for name, coordinate in few.items():
+        check_text(coordinate.values.ravel(), str(name))
     return frame.assign_coords(few)
 
 

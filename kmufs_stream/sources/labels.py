@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.places import zarr_root
-from kmufs_stream.sources.frame import coordinates_read
+from kmufs_stream.sources.frame import coordinates_read, open_datasets
 from kmufs_stream.sources.hdf5 import is_hdf5
-from kmufs_stream.sources.lengths import checked
 from kmufs_stream.sources.matrix import Matrix, feature_texts
-from kmufs_stream.zarr_io import decoded, open_decoded
+from kmufs_stream.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
@@ -82,9 +81,11 @@ def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
     if place is not None and not is_hdf5(place):
         node = zarr.open(zarr_root(place), mode="r")
         if isinstance(node, zarr.Group):
-            store = checked(node.store, node.array_values())
-            beside = open_decoded(store, chunks=None, create_default_indexes=False)
-            found |= {str(name): v for name, v in beside.data_vars.items()}
+            beside = open_datasets(node)[0].data_vars
+            found |= {
+                str(name): decoded(xr.Dataset({"labels": v.variable}))["labels"]
+                for name, v in beside.items()
+            }
     return {
         name: v
         for name, v in found.items()

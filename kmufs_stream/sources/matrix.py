@@ -54,12 +54,14 @@ class Sparsity:
     entry_bytes : a stored value and its column number.
     chunk_entries : the smallest run of entries that can be decoded alone.
     whole : entries before each row of the source, where only some of its rows are taken.
+    turn : what to type to have by rows what is stored by columns; "" for what is by rows.
     """
 
     indptr: NDArray[np.int64]
     entry_bytes: int
     chunk_entries: int
     whole: NDArray[np.int64] | None = None
+    turn: str = ""
 
     def fullest(self, rows: int) -> int:
         """Entries of the fullest block, where each holds ``rows`` rows. O(n / rows)."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import shlex
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.places import Place
 from kmufs_stream.sources.matrix import Sparsity
 
 COUNTED_AT_ONCE = 2**22  # column-wise entries whose rows are counted at a time
@@ -151,6 +155,28 @@ def _canonical(
 def _sparsity(data: Stored, indices: Stored, indptr: NDArray[np.int64]) -> Sparsity:
     entry = data.dtype.itemsize + indices.dtype.itemsize
     return Sparsity(indptr, entry, max(data.chunks[0], indices.chunks[0], 1))
+
+
+def turn_command(place: Place, group: str | None, layer: str | None, *, raw: bool) -> str:
+    """What to type to have a matrix by rows that AnnData stores by columns; it takes memory.
+
+    A command for a file or folder of its own, else what to do to the object.
+    """
+    held = "a.X" if layer is None else f"a.layers[{_quoted(layer)}]"
+    turn = f"{held} = {held}.tocsr()"
+    if raw:
+        turn = "r = a.raw.to_adata(); r.X = r.X.tocsr(); a.raw = r"
+    if group or not isinstance(place, Path) or place.suffix == ".zip":
+        return f"in Python, a being the AnnData object: {turn}"
+    kind = "h5ad" if place.is_file() else "zarr"
+    read = f"a = anndata.read_{kind}({_quoted(str(place))})"
+    write = f"a.write_{kind}({_quoted(f'{place.stem}.csr.{kind}')})"
+    return shlex.join(["python", "-c", f"import anndata; {read}; {turn}; {write}"])
+
+
+def _quoted(text: str) -> str:
+    """A text in Python, in quotes that need none around them in a shell."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 @contextlib.contextmanager

@@ -297,7 +297,7 @@ def _matrix(
         frame = stack_frame(frame, stacking)
         frame = features_described(frame, stacking.name(samples=False))
         labels = stacked_labels(frame, stacking)
-        check_text(labels)
+        check_text(labels, stacking.name(samples=False))
     attrs = attributes(array, datasets)
     read = sturdy(array, retries=retries, missing_is_fill=fill_missing_chunks)
     rows = StoredRows(read, stacking, packing(array, attrs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -63,17 +63,33 @@ class StoredRows:
     def _broken(self, start: int, stop: int, error: Exception) -> BrokenError:
         """Name the chunk behind a failed read, by reading the cells of the region one by one."""
         axis, span = self.stacking.span(start, stop)
-        where, corrupt = f"rows {start}..{stop - 1}", None
-        for cell, key in cells(self.array):
-            if cell[axis].stop <= span.start or cell[axis].start >= span.stop:
-                continue
-            try:
-                self.array[cell]
-            except Exception as cause:
-                where, error, corrupt = f"chunk {key}", cause, key
-                break
+        found = damaged_chunk(
+            self.array,
+            (
+                (cell, key)
+                for cell, key in cells(self.array)
+                if cell[axis].stop > span.start and cell[axis].start < span.stop
+            ),
+        )
+        if found is not None:
+            return found
         said = f"cannot be read: {type(error).__name__}: {error}"
-        return corrupt_chunk(f"{where} of {address(self.array)} {said}", corrupt)
+        return corrupt_chunk(f"rows {start}..{stop - 1} of {address(self.array)} {said}", None)
+
+
+def damaged_chunk(
+    array: zarr.Array[Any], among: Iterable[tuple[tuple[slice, ...], str]]
+) -> BrokenError | None:
+    """The first of some cells that cannot be read, found by reading them one by one; or None."""
+    for cell, key in among:
+        try:
+            array[cell]
+        except BrokenError as error:
+            return error
+        except Exception as error:
+            said = f"cannot be read: {type(error).__name__}: {error}"
+            return corrupt_chunk(f"chunk {key} of {address(array)} {said}", key)
+    return None
 
 
 def corrupt_chunk(message: str, key: str | None) -> BrokenError:

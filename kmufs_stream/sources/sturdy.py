@@ -11,11 +11,11 @@ from typing import Any
 import zarr
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.places import name_of
-from kmufs_stream.sources.lengths import checked
+from kmufs_stream.sources.lengths import check_filters, checked, through
 
 LOG = logging.getLogger(__name__)
 
@@ -34,13 +34,11 @@ def sturdy(array: zarr.Array[Any], *, retries: int, missing_is_fill: bool) -> za
     missing_is_fill : a chunk that is not there holds the fill value; else it is an error too, as
         when a worker does not see the folder.
     """
+    check_filters(array)
     store = array.store
     if isinstance(store, LocalStore):
         store = LocalStore(Path(store.root).absolute(), read_only=store.read_only)
-    store = checked(SturdyStore(store, retries, missing_is_fill), [array])
-    place = StorePath(store, array.path)
-    inner = array.async_array
-    return zarr.Array(type(inner)(inner.metadata, place, inner.config))
+    return through(array, checked(SturdyStore(store, retries, missing_is_fill), [array]))
 
 
 class SturdyStore(WrapperStore[Store]):

@@ -242,11 +242,11 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
     given = "--memory" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give --memory {-(-peak // MB)}MB or more"
-    held = sizing.table.held_bytes
-    if sizing.table.sparsity is not None and held > peak // 5:
+    sparsity = sizing.table.sparsity
+    if sparsity is not None and sparsity.turn:
         remedy += (
-            f"; the source itself takes {size(held)}: sparse data stored by columns (CSC) are read "
-            "whole; stored by rows (adata.X = adata.X.tocsr()) they are streamed"
+            f"; the source itself takes {size(sizing.table.held_bytes)}: sparse data stored by "
+            f"columns (CSC) are read whole. Stored by rows they are streamed: {sparsity.turn}"
         )
     elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
         remedy += (
@@ -257,5 +257,5 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
         "does_not_fit",
         f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "
         f"(by stage: {sizes}).",
-        remedy + ".",
+        remedy if sparsity is not None and sparsity.turn else remedy + ".",
     )

@@ -38,8 +38,8 @@ def test_convert_as_json(cli: Cli, folder: Path) -> None:
     np.save("x.npy", planted(100, 6))
     said = cli("convert", "x.npy", "x.zarr", "--json").json()
     assert said.keys() == {
-        *("output", "format", "sizes", "coordinates", "missing", "seconds", "peak_rss_bytes"),
-        "version",
+        *("output", "format", "sizes", "coordinates", "missing", "notes", "seconds"),
+        *("peak_rss_bytes", "version"),
     }
     assert set(said["missing"].values()) == {0}
     assert (said["format"], said["sizes"]) == ("npy", {"sample": 100, "feature": 6})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,15 @@ from reference import assert_optimal, assert_same_scores, reference
 from sources import anndata_stores as stores
 from sources.anndata_stores import annotated, counts
 
-from kmufs_stream import BrokenError, RequestError, decompose, evaluate, open_matrix, select
+from kmufs_stream import (
+    BrokenError,
+    RequestError,
+    decompose,
+    evaluate,
+    open_matrix,
+    rechunk,
+    select,
+)
 from kmufs_stream.streaming.passes import run_pass
 from kmufs_stream.streaming.sparse import Densified
 
@@ -267,12 +277,33 @@ def test_rows_travel_to_other_processes(write: stores.Write, kind: str, tmp_path
         np.testing.assert_array_equal(copy.take(7, 90, np.array([1, 5])), X[7:90][:, [1, 5]])
 
 
-def test_a_store_by_columns_is_refused_where_it_does_not_fit(tmp_path: Path) -> None:
-    X = sp.random(20_000, 2000, density=0.1, format="csc", rng=np.random.default_rng(0))
-    path = stores.write_h5ad(annotated(X), tmp_path / "cells")
+@pytest.mark.parametrize("write", [stores.write_h5ad, stores.write_zarr3])
+@pytest.mark.parametrize("options", [{}, {"layer": "it's"}, {"raw": True}])
+def test_a_store_by_columns_that_does_not_fit_is_told_how_to_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: stores.Write, options: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    X = counts()
+    data = annotated(sp.csc_matrix(X))
+    data.layers["it's"] = sp.csc_matrix(X)
+    data.raw = data
+    matrix = open_matrix(write(data, tmp_path / "cells"), **options)
+    large = replace(matrix, held_bytes=10**9)
     with pytest.raises(RequestError, match="memory are needed") as error:
-        select(path, K, H, memory="420MB")
-    assert "adata.X.tocsr()" in error.value.remedy
+        select(large, K, H, memory="420MB")
+    with pytest.raises(RequestError, match="is sparse") as other:
+        rechunk(matrix, tmp_path / "rows.zarr")
+    python, _, program = shlex.split(error.value.remedy.partition("streamed: ")[2])
+    assert (python, _, program) == ("python", "-c", shlex.split(other.value.remedy)[-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of anndata's, about what it writes
+        exec(program)
+    (turned,) = tmp_path.glob("cells.csr.*")
+    found = open_matrix(turned, **options)
+    assert found.sparsity is not None
+    assert found.sparsity.turn == ""
+    assert found.held_bytes < 10**6
+    np.testing.assert_array_equal(found.rows.read(0, len(X)).toarray(), X)
 
 
 def test_nan_in_sparse_data_is_counted_by_feature(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from zarr.core.sync import sync
 from zarr.dtype import VariableLengthBytes
 from zarr.storage import MemoryStore
 
-from kmufs_stream import BrokenError, open_matrix, select
+from kmufs_stream import BrokenError, RequestError, open_matrix, select
 from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.lengths import checked
 
@@ -101,7 +103,7 @@ def test_names_of_samples_are_told_wherever_they_are_read(
     path = store(tmp_path / "data.zarr", form, NAMES, None, names)
     chunk = chunk_files(path / "cell")[0]
     chunk.write_bytes(chunk.read_bytes()[:-1])
-    told = f"chunk cell/.* of {path} has" if names is object else f"A coordinate in {path} cannot"
+    told = f"chunk cell/.* of {path} has" if names is object else f"chunk .* of {path}/cell cannot"
     with pytest.raises(BrokenError, match=told):
         select(path, 2, 3, out=tmp_path / "out.zarr")
     assert not (tmp_path / "out.zarr").exists()
@@ -109,6 +111,67 @@ def test_names_of_samples_are_told_wherever_they_are_read(
         open_matrix(path, where="cell != 'cell 3'")
     with pytest.raises(BrokenError, match=told):
         class_codes("cell", [open_matrix(path)])
+
+
+COMPRESSORS: dict[int, list[Any]] = {
+    2: [numcodecs.Zstd(), numcodecs.GZip(), numcodecs.Blosc()],
+    3: [zarr.codecs.ZstdCodec(), zarr.codecs.GzipCodec(), zarr.codecs.BloscCodec()],
+}
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_compressed_text_that_counts_wrongly_is_told_before_memory_is_taken(
+    tmp_path: Path, form: int, which: int
+) -> None:
+    compressor = COMPRESSORS[form][which]
+    path = store(tmp_path / "data.zarr", form, NAMES, compressor)
+    chunk = chunk_files(path / "gene")[0]
+    whole = chunk.read_bytes()
+    codec = {2: [compressor] * 3, 3: [numcodecs.Zstd(), numcodecs.GZip(), numcodecs.Blosc()]}
+    plain = bytes(codec[form][which].decode(whole))
+    chunk.write_bytes(codec[form][which].encode((2**31 - 1).to_bytes(4, "little") + plain[4:]))
+    tracemalloc.start()
+    with pytest.raises(BrokenError, match=r"chunk gene/.* does not hold 5 items"):
+        open_matrix(path)
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
+    chunk.write_bytes(whole)
+    assert open_matrix(path).labels.tolist() == NAMES.tolist()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sound", "damaged", "told"),
+    [
+        ("O", "é".encode(), b"\xf8\xf8", r"chunk .*0 of .*/gene cannot be read: Unicode"),
+        ("U5", "é".encode("utf-32-le"), b"\0\xd8\0\0", "number 2 of 'gene' is no text"),
+    ],
+)
+def test_labels_that_are_no_text_are_told_where_they_are(
+    tmp_path: Path, form: int, kind: str, sound: bytes, damaged: bytes, told: str
+) -> None:
+    path = store(tmp_path / "data.zarr", form, NAMES.astype(kind), None)
+    chunk = chunk_files(path / "gene")[0]
+    chunk.write_bytes(chunk.read_bytes().replace(sound, damaged))
+    with pytest.raises(BrokenError, match=told):
+        open_matrix(path)
+
+
+@pytest.mark.parametrize(("kind", "which"), [("O", 0), ("U8", 1), ("U8", 2)])
+@pytest.mark.parametrize("whose", ["gene", "cell"])
+def test_damage_to_compressed_labels_names_array_and_chunk(
+    tmp_path: Path, form: int, which: int, kind: str, whose: str
+) -> None:
+    path = store(tmp_path / "data.zarr", form, NAMES.astype(kind), COMPRESSORS[form][which], kind)
+    chunk = chunk_files(path / whose)[0]
+    whole, key = chunk.read_bytes(), chunk.relative_to(path / whose).as_posix()
+    for damaged in (whole[: len(whole) // 2], b"nonsense" * 9):
+        chunk.write_bytes(damaged)
+        with pytest.raises(BrokenError) as caught:
+            class_codes("cell", [open_matrix(path)])
+        assert (caught.value.code, caught.value.chunk) == ("corrupt_chunk", key)
+        assert whose in caught.value.message
+        assert key in caught.value.message
+        assert str(path) in caught.value.message
 
 
 @pytest.mark.parametrize("table", ["obs", "var"])
@@ -127,6 +190,14 @@ def test_tables_of_anndata(tmp_path: Path, form: int, table: str) -> None:
     chunk.write_bytes(chunk.read_bytes()[:-1])
     with pytest.raises(BrokenError, match=f"chunk {table}/both/.* is cut off"):
         open_matrix(place)
+    gzip = COMPRESSORS[form][1]
+    write_bare(path, values, zarr_format=form, compressors=gzip, overwrite=True)
+    zarr.open_array(path, mode="r+").attrs.update(attrs)
+    zarr.consolidate_metadata(place)
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+    with pytest.raises(BrokenError, match=f"chunk .* of {place}/{table}/both cannot") as caught:
+        open_matrix(place)
+    assert caught.value.chunk == chunk.relative_to(path).as_posix()
 
 
 def test_values_cut_off_within_blosc_are_told_when_read(tmp_path: Path, form: int) -> None:
@@ -141,3 +212,14 @@ def test_values_cut_off_within_blosc_are_told_when_read(tmp_path: Path, form: in
         rows.read(20, 40)
     assert caught.value.chunk == chunk.relative_to(path).as_posix()
     assert f"chunk {caught.value.chunk} of {path}" in caught.value.message
+
+
+@pytest.mark.parametrize("whose", ["counts", "gene"])
+def test_shuffle_as_netcdf_writes_it_is_no_silent_other_number(tmp_path: Path, whose: str) -> None:
+    path = store(tmp_path / "data.zarr", 2, np.arange(5.0), None)
+    metadata = path / whose / ".zarray"
+    said = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps(said | {"filters": [{"id": "shuffle", "elementsize": 0}]}))
+    with pytest.raises(RequestError, match=f"{path}/{whose} is shuffled") as raised:
+        open_matrix(path)
+    assert "shuffle=False" in raised.value.remedy

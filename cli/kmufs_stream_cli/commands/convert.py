@@ -85,6 +85,7 @@ def convert(
     parts = missing.get("features", 0) > missing.get("features_without_any", 0)
     if missing.get("values"):
         facts.append(("missing", _missing(missing, parts=parts)))
+    facts += [("note", note) for note in done.notes]
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
     samples, *others = done.sizes
     p = math.prod(done.sizes[dim] for dim in others)
