@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,16 +25,34 @@ class RowSample:
     Attributes
     ----------
     index : (m,) int64, ascending row numbers; rows dropped for missing values are left out.
-    pieces : the rows, some after the others; used up once ``values`` have been asked for.
+    pieces : the rows, some after the others; one once ``values`` have been asked for.
     """
 
     index: NDArray[np.int64]
     pieces: list[NDArray[Any]]
 
-    @cached_property
+    @property
     def values(self) -> NDArray[Any]:
         """(m, p) the rows, all features, in the source's dtype; what is missing is NaN."""
-        return stack(self.pieces)
+        if len(self.pieces) > 1:
+            self.pieces.append(stack(self.pieces))
+        return self.pieces[0]
+
+    def runs(self, rows: int, columns: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+        """Some columns, so many rows at a time wherever pieces end; these are not joined."""
+        parts: list[NDArray[Any]] = []
+        missing = rows
+        for piece in self.pieces:
+            start = 0
+            while start < len(piece):
+                parts.append(piece[start : start + missing, columns])
+                start += missing
+                missing -= len(parts[-1])
+                if not missing:
+                    yield np.concatenate(parts)
+                    parts, missing = [], rows
+        if parts:
+            yield np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -160,12 +177,12 @@ class Factor(Leading):
 
         Of all usable features, or of some of them.
         """
-        features, values = self.features, self.sample.values
+        features = self.features
         usable = features.usable if some is None else features.usable[some]
         mean, std = features.mean[usable], features.std[usable]
         rows = max(SAMPLE_BLOCK // len(usable), 1)
-        for start in range(0, len(values), rows):
-            block = values[start : start + rows, usable].astype(np.float64)
+        for run in self.sample.runs(rows, usable):
+            block = run.astype(np.float64)
             block -= mean
             block /= std
             yield np.nan_to_num(block, copy=False, nan=0.0)

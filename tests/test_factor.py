@@ -9,7 +9,7 @@ import pytest
 from helpers import planted, tied_table
 
 from kmufs_stream import RequestError, decompose
-from kmufs_stream.factor import components_for, orient_columns, score_tolerance
+from kmufs_stream.factor import RowSample, components_for, orient_columns, score_tolerance
 
 
 def test_variance_beyond_double_precision_is_refused() -> None:
@@ -37,6 +37,22 @@ def test_columns_are_oriented_by_their_largest_entry() -> None:
 )
 def test_components_kept(k: int, usable: int, kept: int) -> None:
     assert components_for(k, usable) == kept
+
+
+@pytest.mark.parametrize("cuts", [[], [0, 7, 7, 8], [4, 8], [11], [20]])
+@pytest.mark.parametrize("rows", [1, 4, 9, 50])
+def test_runs_of_a_sample_do_not_follow_its_pieces_nor_join_them(
+    cuts: list[int], rows: int
+) -> None:
+    x = np.random.default_rng(0).standard_normal((20, 6)).astype(np.float32)
+    columns = np.array([1, 4, 5])
+    sample = RowSample(np.arange(20), np.split(x, cuts))
+    runs = list(sample.runs(rows, columns))
+    assert [len(run) for run in runs] == [len(x[a : a + rows]) for a in range(0, 20, rows)]
+    np.testing.assert_array_equal(np.concatenate(runs), x[:, columns])
+    assert len(sample.pieces) == len(cuts) + 1
+    np.testing.assert_array_equal(sample.values, x)
+    assert len(sample.pieces) == 1
 
 
 def test_ties() -> None:
