@@ -188,7 +188,7 @@ def sweep(
         passes = factor.passes
     suggestion = suggest_k(factor)
     if k is None:
-        k = [min(suggestion.eigengap or 1, factor.rank)]
+        k = [min(suggestion.k or 1, factor.rank)]
     usable = len(factor.features.usable)
     if h is None:
         h = np.unique(np.geomspace(1, min(LADDER_TOP, usable), LADDER).round()).astype(int).tolist()

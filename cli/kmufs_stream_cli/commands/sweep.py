@@ -208,7 +208,7 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
 
 def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[str, str]:
     """Why one of the trials: what is suggested, or else what explains most; and its command."""
-    wanted = found.suggested_k.eigengap
+    wanted = found.suggested_k.k
     trials = [trial for trial in found.trials if trial.k == wanted]
     best = max(trials or found.trials, key=lambda trial: trial.explained)
     k, solver = best.k, best.solver
@@ -216,7 +216,7 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
     h = knee or best.h
     chosen = []
     if trials:
-        chosen.append(f"k = {k}, where the eigengap is")
+        chosen.append(f"k = {k}, for which the spectrum speaks")
     elif len({trial.k for trial in found.trials}) > 1:
         chosen.append(f"k = {k}, of which most is explained")
     if len({trial.solver for trial in found.trials}) > 1:
@@ -241,20 +241,15 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
 
 def _show_k(out: Any, found: Sweep) -> None:
     k = found.suggested_k
-    gap = "none: no component stands above noise"
-    if k.eigengap is not None:
-        gap = f"k = {k.eigengap}, one more than the components before the widest gap"
-    all_of_them = " or more: all that were computed" if k.above_noise == k.components else ""
-    show.line(out, "Suggestion only: k from the spectrum")
-    show.facts(
-        out,
-        [
-            ("eigengap", gap),
-            (
-                "noise edge",
-                f"{k.above_noise:,}{all_of_them} of {k.components:,} components are above "
-                f"{k.noise_edge:.4g}, where independent features end: "
-                f"the spectrum shows {k.above_noise + 1} clusters",
-            ),
-        ],
+    suggested = "none: no component stands above noise"
+    if k.k is not None:
+        suggested = f"k = {k.k}, one more than the components "
+        suggested += "above the noise edge" if k.by == "noise edge" else "before the widest gap"
+    above = (
+        f"{k.above_noise:,} of {k.components:,} components are above {k.noise_edge:.4g}, where "
+        "independent features end"
     )
+    if k.by == "widest gap":
+        above += ": more than the k looked for, so that it does not tell clusters from the rest"
+    show.line(out, "Suggestion only: k from the spectrum")
+    show.facts(out, [("suggested", suggested), ("noise edge", above)])
