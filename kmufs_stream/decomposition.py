@@ -254,6 +254,7 @@ def compute_factor(
         precision=plan.precision,
         labels=feature_texts(matrix),
         fingerprint=belongs,
+        located=matrix.located,
     )
     check_k(k, len(factor.features.usable), "usable features")
     check_rank(k, factor)

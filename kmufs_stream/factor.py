@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -134,6 +134,7 @@ class Factor(Leading):
     precision : of the products of blocks.
     labels : (p,) texts that name the features, or None.
     fingerprint : of the data that it belongs to.
+    located : where in these the table is; see :class:`kmufs_stream.Matrix`.
     """
 
     k: int
@@ -143,6 +144,7 @@ class Factor(Leading):
     precision: Precision
     labels: NDArray[np.object_] | None
     fingerprint: dict[str, str]
+    located: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         n, p = self.features.samples, len(self.features.mean)

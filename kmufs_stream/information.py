@@ -86,6 +86,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
             for reason, index in json.loads(outcome.pop("excluded")).items()
         }
         rest |= rest.pop("screening")
+    rest |= json.loads(rest.pop("located", "{}"))
     identity = said.get("fingerprint")
     return {
         "path": name_of(place),

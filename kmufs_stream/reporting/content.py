@@ -150,7 +150,8 @@ def read(place: Place, name: str) -> Result | Trials:
     root, every = read_selection(place)
     with opened_quietly():
         noted = xr.open_zarr(zarr_root(place), group="diagnostics", chunks=None).load()
-    attrs = root.attrs
+    attrs = dict(root.attrs)
+    attrs |= json.loads(attrs.pop("located", "{}"))
     selected = root["feature_index"].values.astype(np.int64)
     dim = str(every["score"].dims[0])
     labels = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -118,6 +118,8 @@ class Matrix:
     where : the condition that its samples meet, where one was asked for.
     feature_table : where an AnnData store keeps what it knows of the features.
     place : of the store that holds the data, or None.
+    located : what was said of where in the data the table is: those parameters of
+        :func:`kmufs_stream.open_matrix` that were given, as plain JSON types.
     """
 
     rows: Rows
@@ -149,6 +151,7 @@ class Matrix:
     where: str = ""
     feature_table: str | None = None
     place: Place | None = None
+    located: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.shape[1] == 0:

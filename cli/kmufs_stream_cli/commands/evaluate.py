@@ -39,7 +39,8 @@ def evaluate(
             "--data",
             metavar="DATA",
             help="The table that was selected from: for the cost on all features, and for a "
-            "RESULT that holds no data. Transforms and --where are known from RESULT.",
+            "RESULT that holds no data. Transforms, --where and where in DATA the table is are "
+            "known from RESULT.",
         ),
     ] = NO_TABLE,
     k: Annotated[
@@ -69,7 +70,7 @@ def evaluate(
     from kmufs_stream import evaluate as run
 
     _check_table(table)
-    data = opened(table, log=log, quiet=quiet) if table.data else None
+    data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
     with shown(log=log, quiet=quiet) as progress:
         found = run(
             result,

@@ -44,7 +44,7 @@ def plan(
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
     from kmufs_stream.streaming.cluster import connected
 
-    matrix, stores = table.open(), table.storage_options()
+    matrix, stores = table.open(factor), table.storage_options()
     known = None if factor is None else load_factor(factor, storage_options=stores)
     policy = (table.screening() if known is None else known.screening).missing
     with connected(scheduler, workers, threads=threads, memory=memory) as share:

@@ -117,7 +117,7 @@ def select(
     from kmufs_stream import AdmmOptions, LanczosOptions
     from kmufs_stream.streaming.cluster import connected
 
-    matrix = opened(table, log=log, quiet=quiet)
+    matrix = opened(table, log=log, quiet=quiet, like=factor)
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         result = run_select(
             matrix,

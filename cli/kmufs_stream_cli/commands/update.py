@@ -49,13 +49,14 @@ def update(
 ) -> None:
     """Add rows to a factor: only they are read, and it becomes the factor of all rows.
 
-    Transforms, features that take part and what becomes of missing values are FACTOR's.
+    Transforms, features that take part and what becomes of missing values are FACTOR's, and it
+    knows where in NEW the table is: the options below that say so are for data unlike its own.
     """
     from kmufs_stream import update as run
     from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
-    matrix = opened(table, log=log, quiet=quiet)
+    matrix = opened(table, log=log, quiet=quiet, like=factor)
     target = factor if out is None else out
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
