@@ -66,6 +66,11 @@ def missing_library(package: str, use: str, extra: str) -> RequestError:
     )
 
 
+def counted(number: int, one: str, more: str) -> str:
+    """A number of things, by their name for one or for more."""
+    return f"{number:,} {one if number == 1 else more}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The beginning of a remedy for a misspelt name; nothing where no known name is close."""
     names = {other.lower(): other for other in islice(known, COMPARED)}

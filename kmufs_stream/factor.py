@@ -226,7 +226,7 @@ def check_k(k: int, limit: int, what: str = "features") -> None:
     if k > limit:
         raise RequestError(
             "bad_k",
-            f"k is {k}, but there are only {limit} {what}.",
+            f"k is {k}, but the number of {what} is {limit}.",
             f"Give --k {limit} or less.",
         )
 

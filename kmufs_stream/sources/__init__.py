@@ -138,7 +138,8 @@ def _open(
             raise RequestError(
                 "not_found",
                 absence(place),
-                f"{near(place)}Give the path or address of a Zarr store.",
+                f"{near(place)}Give the path or address of a Zarr store, or an AnnData file "
+                "(.h5ad).",
             )
         if variable is None and holds_anndata(place, group):
             if any(dims.values()) or from_variables:

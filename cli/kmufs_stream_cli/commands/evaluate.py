@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
@@ -130,8 +130,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         rows += [
             (
                 "labels",
-                f"{labels}: {summary['classes']:,} classes of "
-                f"{summary['samples_with_class']:,} samples",
+                f"{labels}: {counted(summary['classes'], 'class', 'classes')} of "
+                f"{counted(summary['samples_with_class'], 'sample', 'samples')}",
             ),
             ("accuracy", f"{summary['accuracy']:.2%} under the best matching"),
             ("NMI", f"{summary['nmi']:.4f}"),
@@ -161,7 +161,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         ("K-means", _ending(summary)),
     ]
     if summary["missing_values"]:
-        rows.append(("missing", f"the mean stands in for {summary['missing_values']:,} values"))
+        values = counted(summary["missing_values"], "value", "values")
+        rows.append(("missing", f"means stand in for {values}"))
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
     return rows + show.took(summary)
