@@ -126,7 +126,10 @@ def select(
         copy = place_of(anndata_out, storage_options)
         annotated = check_anndata_output(copy, matrix, places, overwrite=overwrite)
     kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
-    with checkpoint_for(plan, target, kept_in, resume=resume, progress=progress) as kept:
+    about = {"source": matrix.source, **made_by(command)}
+    with checkpoint_for(
+        plan, target, kept_in, resume=resume, about=about, progress=progress
+    ) as kept:
         return _select(
             matrix,
             k,
