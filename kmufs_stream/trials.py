@@ -75,12 +75,14 @@ class Sweep:
     ----------
     suggested_k : how many clusters the spectrum speaks for.
     suggested_h : (k, solver) to the h at the knee of what is explained, or None without a knee.
+    usable : features that could be chosen.
     passes : reads of the data that it took: 0 from a factor.
     """
 
     trials: tuple[Trial, ...]
     suggested_k: KSuggestion
     suggested_h: dict[tuple[int, str], int | None]
+    usable: int
     passes: int
     seconds: float
 
@@ -218,6 +220,7 @@ def sweep(
             which: knee([t.h for t in curve], [t.explained for t in curve])
             for which, curve in curves.items()
         },
+        usable=usable,
         passes=passes,
         seconds=time.perf_counter() - began,
     )

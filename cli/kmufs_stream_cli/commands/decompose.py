@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kmufs_stream import Factor
 
 SPECTRUM = 10  # components that are shown
-H = 100  # features in the example of what to type next
 BAR = 30  # letters of the longest
 
 
@@ -89,7 +88,7 @@ def decompose(
             table.data,
             factor=out,
             k=k,
-            h=H if summary["usable"] > H else k,
+            h=show.fewer(summary["usable"]),
             **table.typed(),
         )
         show.next_commands(show.console(), again)

@@ -132,10 +132,11 @@ def sweep(
         show.as_json(found.summary())
     else:
         _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
-        show.line(show.console())
-        why, command = _select(found, table, from_factor=from_factor)
-        show.line(show.console(), why)
-        show.next_commands(show.console(), command)
+        if any(trial.h < found.usable for trial in found.trials):
+            show.line(show.console())
+            why, command = _select(found, table, from_factor=from_factor)
+            show.line(show.console(), why)
+            show.next_commands(show.console(), command)
 
 
 def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -207,10 +208,14 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
 
 
 def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[str, str]:
-    """Why one of the trials: what is suggested, or else what explains most; and its command."""
+    """Why one of the trials: what is suggested, or else what explains most; and its command.
+
+    All features explain most, and to choose them is no choice.
+    """
     wanted = found.suggested_k.k
-    trials = [trial for trial in found.trials if trial.k == wanted]
-    best = max(trials or found.trials, key=lambda trial: trial.explained)
+    choices = [trial for trial in found.trials if trial.h < found.usable]
+    trials = [trial for trial in choices if trial.k == wanted]
+    best = max(trials or choices, key=lambda trial: trial.explained)
     k, solver = best.k, best.solver
     knee = found.suggested_h.get((k, solver))
     h = knee or best.h
@@ -224,7 +229,8 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
     if knee:
         chosen.append(f"h = {h}, the knee of its curve")
     elif len({trial.h for trial in found.trials}) > 1:
-        chosen.append(f"h = {h}, which explains most")
+        all_of_them = " short of all" if len(choices) < len(found.trials) else ""
+        chosen.append(f"h = {h}, which explains most{all_of_them}")
     why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
     if from_factor:
         why += f" DATA is what {table.data} was made of."

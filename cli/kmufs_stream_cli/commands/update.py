@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream_cli import options, show
-from kmufs_stream_cli.commands.decompose import H, show_factor, summary_of
+from kmufs_stream_cli.commands.decompose import show_factor, summary_of
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
@@ -79,5 +79,5 @@ def update(
         show.as_json(summary)
         return
     show_factor(updated, summary, f"Added {matrix.shape[0]:,} samples, decomposed")
-    h = min(H, summary["usable"])
+    h = show.fewer(summary["usable"])
     show.next_commands(show.console(), show.command("sweep", target, k=updated.k, h=h))
