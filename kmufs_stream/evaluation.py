@@ -234,7 +234,7 @@ def evaluate(
         full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best)
     with blas.all_cores():
         rank = effective_rank(correlation)
-    names = read.matrix.labels
+    names = chosen.labels if read.matrix.labels is None else read.matrix.labels
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
         source=chosen.source,

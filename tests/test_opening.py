@@ -51,7 +51,9 @@ def test_results_and_factors_know_where_the_table_is(
     decompose(matrix, 3, out=factor)
     assert load_factor(factor).located == SAID
     select(old, 3, 4, factor=factor, solver="exact", out=result)
-    assert evaluate(result, data=old, starts=1).full_cost is not None
+    judged = evaluate(result, data=old, starts=1)
+    assert judged.full_cost is not None
+    assert judged.names == [f"lat={i // 4} lon={i % 4}" for i in judged.selected]
     assert apply(result, new, out=tmp_path / "applied.zarr").samples == 40
     assert update(factor, new).features.samples == 100
     for made in (factor, result, tmp_path / "applied.zarr"):
