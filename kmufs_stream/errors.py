@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+ONE_OF = {"classes": "class", "retries": "retry"}
 COMPARED = 100_000  # names at most that a misspelt one is compared with
 
 
@@ -66,9 +67,10 @@ def missing_library(package: str, use: str, extra: str) -> RequestError:
     )
 
 
-def counted(number: int, one: str, more: str) -> str:
-    """A number of things, by their name for one or for more."""
-    return f"{number:,} {one if number == 1 else more}"
+def counted(number: int, things: str) -> str:
+    """A number and its things, one of them without its plural."""
+    singular = ONE_OF.get(things, things.removesuffix("s"))
+    return f"{number:,} {singular if number == 1 else things}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

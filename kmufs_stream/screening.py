@@ -240,7 +240,7 @@ def _check_finite(
     }
     raise RequestError(
         "not_finite",
-        f"{counted(int(bad.sum()), 'value', 'values')} in {len(index):,} of {len(bad):,} features "
+        f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
         f"{'is' if bad.sum() == 1 else 'are'} {' or '.join(kinds)} ({', '.join(first)}{more}).",
         " ".join(remedies[kind] for kind in kinds),
     )

@@ -140,6 +140,7 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
     show.facts(
         out,
         [
+            ("components", _why(summary)),
             ("rank", f"{summary['rank']:,}: select takes --k up to this"),
             ("excluded", show.excluded(summary["excluded"], show.names(factor))),
             ("reads", str(summary["passes"])),
@@ -147,6 +148,12 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
             ("output", summary["output"]),
         ],
     )
+
+
+def _why(summary: dict[str, Any]) -> str:
+    if summary["components"] == summary["usable"]:
+        return "one for each usable feature: there are no more"
+    return "2 k + 1, so that larger k, and where the spectrum falls, can be looked at too"
 
 
 def _spectrum(summary: dict[str, Any]) -> Any:

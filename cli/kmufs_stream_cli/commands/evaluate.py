@@ -130,8 +130,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         rows += [
             (
                 "labels",
-                f"{labels}: {counted(summary['classes'], 'class', 'classes')} of "
-                f"{counted(summary['samples_with_class'], 'sample', 'samples')}",
+                f"{labels}: {counted(summary['classes'], 'classes')} of "
+                f"{counted(summary['samples_with_class'], 'samples')}",
             ),
             ("accuracy", f"{summary['accuracy']:.2%} under the best matching"),
             ("NMI", f"{summary['nmi']:.4f}"),
@@ -161,7 +161,7 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         ("K-means", _ending(summary)),
     ]
     if summary["missing_values"]:
-        values = counted(summary["missing_values"], "value", "values")
+        values = counted(summary["missing_values"], "values")
         rows.append(("missing", f"means stand in for {values}"))
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
