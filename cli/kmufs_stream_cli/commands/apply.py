@@ -15,7 +15,7 @@ from kmufs_stream_cli.typed import typed
 @on_table
 def apply(
     result: Annotated[
-        str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
+        str, typer.Argument(metavar="RESULT", help="What select wrote: a folder or an address.")
     ],
     table: Annotated[
         StoreOptions, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")

@@ -23,7 +23,10 @@ NO_TABLE = StoreOptions("")
 @on_table
 def evaluate(
     result: Annotated[
-        str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
+        str,
+        typer.Argument(
+            metavar="RESULT", help="What select or apply wrote: a folder or an address."
+        ),
     ],
     labels: Annotated[
         str | None,
