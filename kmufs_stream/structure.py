@@ -15,6 +15,7 @@ from kmufs_stream.factor import Factor
 Float = NDArray[np.float64]
 
 SINGULAR = 1e-10  # a share of a feature's variance that others leave, and that is none
+MOST_CLUSTERS = 20  # that a spectrum is looked through for
 LEAST_BEND = 0.1  # of a knee's height: how far above the line between a curve's ends it is
 
 
@@ -140,15 +141,15 @@ def suggest_k(factor: Factor) -> KSuggestion:
     k separated clusters span k - 1 directions, so j components that stand out speak for j + 1
     clusters. The edge (1 + sqrt(u / n))^2 is where the spectrum of u independent features ends,
     what parallel analysis finds by permuting them. Real features correlate for other reasons than
-    clusters too: where more components than the factor's k lie above the edge, it tells nothing,
-    and those before the widest relative gap stand out; `tests/benchmarks/suggested.py` measures
-    it. Sources: Marchenko and Pastur (1967); Horn, "A rationale and test for the number of factors
-    in factor analysis" (1965).
+    clusters too: where more than ``MOST_CLUSTERS`` components, or all that the factor holds, lie
+    above the edge, it tells nothing, and those before the widest relative gap stand out;
+    `tests/benchmarks/suggested.py` measures it. Sources: Marchenko and Pastur (1967); Horn, "A
+    rationale and test for the number of factors in factor analysis" (1965).
     """
     values = factor.eigenvalues
     edge = noise_edge(len(factor.components), factor.features.samples)
     above = int((values > edge).sum())
-    if above <= factor.k:
+    if above <= min(MOST_CLUSTERS, len(values) - 1):
         return KSuggestion(above + 1 if above else None, "noise edge", above, edge, len(values))
     # What comes after the last component that is known is at most as large as that.
     following = np.maximum(np.append(values[1:], values[-1]), np.finfo(float).tiny)

@@ -33,10 +33,9 @@ from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve, stage_of
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.streaming.memory import peak_memory
-from kmufs_stream.structure import KSuggestion, cluster_structure, knee, suggest_k
+from kmufs_stream.structure import MOST_CLUSTERS, KSuggestion, cluster_structure, knee, suggest_k
 from kmufs_stream.version import __version__
 
-SPECTRUM_K = 20  # clusters that a spectrum is looked through for, where k is to be suggested
 LADDER, LADDER_TOP = 12, 300  # values of h, and the largest, where h is to be suggested
 
 
@@ -167,7 +166,7 @@ def sweep(
         matrix = open_matrix(data)
         lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
         p = matrix.width
-        most = max(k) if k is not None else min(SPECTRUM_K, p)
+        most = max(k) if k is not None else min(MOST_CLUSTERS, p)
         plans = [
             plan_selection(
                 matrix,

@@ -77,6 +77,7 @@ def test_clusters_of_unlike_distances_are_counted() -> None:
     factor = decompose(table, 10)
     assert np.argmax(factor.eigenvalues[:3] / factor.eigenvalues[1:4]) == 0
     assert suggest_k(factor).k == 4
+    assert suggest_k(decompose(table, 2)).k == 4  # whatever k the factor is of
 
 
 def test_where_nearly_all_is_above_noise_the_gap_counts() -> None:

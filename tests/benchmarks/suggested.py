@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from quality import load
 
 from kmufs_stream import Factor, decompose
-from kmufs_stream.structure import suggest_k
-from kmufs_stream.trials import SPECTRUM_K
+from kmufs_stream.structure import MOST_CLUSTERS, suggest_k
 
 Float = NDArray[np.float64]
 
@@ -95,7 +94,7 @@ def main() -> None:
         rng, errors = np.random.default_rng(0), list[tuple[int, int]]()
         for _ in range(asked.tables):
             table, k = planted(kind, rng)
-            suggested, gap = answers(decompose(table, min(SPECTRUM_K, table.shape[1])))
+            suggested, gap = answers(decompose(table, min(MOST_CLUSTERS, table.shape[1])))
             errors.append((suggested - k, gap - k))
         every += errors
         rows.append([kind.__name__, *_rates(errors)])
@@ -104,7 +103,7 @@ def main() -> None:
     if asked.folder is not None:
         sets = load(asked.folder, asked.labels)
         said = [
-            [s.name, s.k, *answers(decompose(s.X, min(SPECTRUM_K, s.X.shape[1])))] for s in sets
+            [s.name, s.k, *answers(decompose(s.X, min(MOST_CLUSTERS, s.X.shape[1])))] for s in sets
         ]
         show("Labelled sets", ["set", "classes", "suggested", "gap"], said)
 

@@ -256,6 +256,6 @@ def _show_k(out: Any, found: Sweep) -> None:
         "independent features end"
     )
     if k.by == "widest gap":
-        above += ": more than the k looked for, so that it does not tell clusters from the rest"
+        above += ": too many to tell clusters from the rest"
     show.line(out, "Suggestion only: k from the spectrum")
     show.facts(out, [("suggested", suggested), ("noise edge", above)])
