@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.matching import Matched, ReorderedRows, find_features
+from kmufs_stream.opening import open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import APPLICATION, made_by
-from kmufs_stream.sources import open_matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.stored import VERSIONS, read_selection
 from kmufs_stream.streaming.memory import peak_memory
@@ -85,7 +86,8 @@ def apply(
     result : a selection that :func:`kmufs_stream.select` wrote, with data or without.
     data : (m, q), whatever :func:`kmufs_stream.open_matrix` opens. Its features are found by
         label, wherever they stand; by position where either side has no labels, q then being
-        the number of features that were selected from.
+        the number of features that were selected from. Where in the data the table is, such as
+        which dimensions hold the samples, is known from ``result``.
     out : store to write: the columns in the order of ``result``, as they are stored in ``data``,
         with its coordinates, and ``score`` and ``rank`` of ``result``.
     memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
@@ -103,7 +105,7 @@ def apply(
     target, selection = place_of(out, storage_options), place_of(result, storage_options)
     source = name_of(selection)
     root, every = read_selection(selection)
-    matrix = open_matrix(data, storage_options=storage_options)
+    matrix = open_like(selection, data, storage_options=storage_options)
     check_output(target, [selection, *inputs_of(matrix)], overwrite=overwrite)
     dim = str(every["score"].dims[0])
     theirs = [str(plain(label)) for label in every[dim].values] if dim in every.coords else None
@@ -121,6 +123,7 @@ def apply(
         "matched": matched,
         "transforms": root.attrs["transforms"],
         "where": matrix.where,
+        "located": json.dumps(matrix.located),
         "format": APPLICATION,
         "format_version": VERSIONS[APPLICATION],
         "version": __version__,

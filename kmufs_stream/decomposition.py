@@ -27,6 +27,7 @@ from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import LanczosOptions, plan_for
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
+from kmufs_stream.provenance import made_by
 from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos
@@ -112,7 +113,10 @@ def decompose(
     kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
     if target is not None:
         check_output(target, inputs_of(matrix), overwrite=overwrite)
-    with checkpoint_for(plan, target, kept_in, resume=resume, progress=progress) as kept:
+    about = {"source": matrix.source, **made_by(command)}
+    with checkpoint_for(
+        plan, target, kept_in, resume=resume, about=about, progress=progress
+    ) as kept:
         factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
         check_unchanged(matrix, factor.fingerprint["chunks"])
         if target is not None:
@@ -132,6 +136,7 @@ def checkpoint_for(
     folder: Place | None,
     *,
     resume: bool,
+    about: Mapping[str, str],
     progress: Progress,
 ) -> Checkpoint | contextlib.nullcontext[None]:
     """The checkpoint that was asked for, or that a long run gets beside its output; or none."""
@@ -144,7 +149,12 @@ def checkpoint_for(
             "bad_option", f"{name_of(folder)} cannot hold a checkpoint.", "Give a path or address."
         )
     if folder is not None:
-        return Checkpoint(folder, resume=resume, tell=lambda text: progress(Noticed(text)))
+        return Checkpoint(
+            folder,
+            resume=resume,
+            tell=lambda text: progress(Noticed(text)),
+            about={**about, "partitions": len(plan.partitions)},
+        )
     if resume:
         raise RequestError(
             "bad_option",
@@ -202,6 +212,8 @@ def compute_factor(
         checkpoint.claim(
             identity_of_run(belongs, k, plan, lanczos_options.seed, screening),
             partial(digest_without, matrix),
+            serves="what has been read serves any --h and --solver"
+            + ("" if plan.method == "lanczos" else ", and any --k"),
         )
     complete = None
     if screening.missing == "drop-samples":
@@ -254,6 +266,7 @@ def compute_factor(
         precision=plan.precision,
         labels=feature_texts(matrix),
         fingerprint=belongs,
+        located=matrix.located,
     )
     check_k(k, len(factor.features.usable), "usable features")
     check_rank(k, factor)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+ONE_OF = {"classes": "class", "retries": "retry"}
 COMPARED = 100_000  # names at most that a misspelt one is compared with
 
 
@@ -64,6 +65,12 @@ def missing_library(package: str, use: str, extra: str) -> RequestError:
         f"{use} needs what is not installed: {package}.",
         f'pip install "kmufs-stream[{extra}]", or in a clone pip install ".[{extra}]"',
     )
+
+
+def counted(number: int, things: str) -> str:
+    """A number and its things, one of them without its plural."""
+    singular = ONE_OF.get(things, things.removesuffix("s"))
+    return f"{number:,} {singular if number == 1 else things}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

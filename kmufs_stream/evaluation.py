@@ -22,12 +22,13 @@ from kmufs_stream.measures import (
     effective_rank,
     mean_correlation,
 )
+from kmufs_stream.opening import open_like
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import Screening, Standardised, standardise
-from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.matrix import dense, densified, plain
 from kmufs_stream.stored import open_selection
@@ -167,7 +168,8 @@ def evaluate(
         samples without one (NaN) are left out of the comparison.
     data : the table that was selected from: whatever :func:`kmufs_stream.open_matrix` opens.
         Needed for the cost on all features, for a result that holds no data, and where rows were
-        normalised. Transforms, and which samples take part, are those of the result.
+        normalised. Transforms, where in it the table is, and which samples take part, are those of
+        the result.
     k : clusters; those of the selection by default.
     starts, seed : independent starts of K-means, of which the one of least cost counts.
     memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
@@ -186,14 +188,15 @@ def evaluate(
     for option, value, least in (("--starts", starts, 1), ("--seed", seed, 0)):
         if value < least:
             raise RequestError("bad_option", f"{option} is {value}.", f"Give {least} or more.")
-    chosen = open_selection(place_of(result, storage_options))
+    place = place_of(result, storage_options)
+    chosen = open_selection(place)
     k = chosen.k if k is None else k
     check_k(k, chosen.samples, "samples")
     columns = chosen.selected
     every = chosen.standard
     whole = None
     if data is not None:
-        opened = open_matrix(data, storage_options=storage_options)
+        opened = open_like(place, data, storage_options=storage_options)
         whole = chosen.as_selected(densified(opened))
     resources = (k, starts, memory, threads, progress)
     read = _Reader(chosen.columns(whole), *resources, square=True)
@@ -231,7 +234,7 @@ def evaluate(
         full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best)
     with blas.all_cores():
         rank = effective_rank(correlation)
-    names = read.matrix.labels
+    names = chosen.labels if read.matrix.labels is None else read.matrix.labels
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
         source=chosen.source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -151,6 +151,7 @@ class Factor(Leading):
     precision : of the products of blocks.
     labels : (p,) texts that name the features, or None.
     fingerprint : of the data that it belongs to.
+    located : where in these the table is; see :class:`kmufs_stream.Matrix`.
     """
 
     k: int
@@ -160,6 +161,7 @@ class Factor(Leading):
     precision: Precision
     labels: NDArray[np.object_] | None
     fingerprint: dict[str, str]
+    located: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         n, p = self.features.samples, len(self.features.mean)
@@ -241,7 +243,7 @@ def check_k(k: int, limit: int, what: str = "features") -> None:
     if k > limit:
         raise RequestError(
             "bad_k",
-            f"k is {k}, but there are only {limit} {what}.",
+            f"k is {k}, but the number of {what} is {limit}.",
             f"Give --k {limit} or less.",
         )
 

@@ -91,6 +91,7 @@ def save_factor(
         "precision": factor.precision,
         "passes": factor.passes,
         "fingerprint": factor.fingerprint,
+        "located": json.dumps(factor.located),
         **made_by(command),
     }
     whole = xr.Dataset(variables, coords, attrs)
@@ -174,6 +175,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
         passes=int(attrs["passes"]),
         labels=stored["feature"].values.astype(object) if "feature" in stored.coords else None,
         fingerprint=dict(attrs["fingerprint"]),
+        located=json.loads(attrs.get("located", "{}")),
     )
 
 

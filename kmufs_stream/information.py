@@ -16,6 +16,7 @@ from kmufs_stream.places import PlaceLike, absence, is_there, name_of, near, pla
 from kmufs_stream.provenance import TRUTHS
 from kmufs_stream.recognition import recognised
 from kmufs_stream.streaming import checkpoint
+from kmufs_stream.streaming.tree import Node, Tree
 
 READS = {
     **{module.FORMAT: module.FORMAT_VERSION for module in (checkpoint, factor_store)},
@@ -36,6 +37,8 @@ OUTCOME = (
     "last_change",
     "samples_dropped",
     "missing_values",
+    "reads_kept",
+    "of_next_read",
 )
 SHAPE = ("samples", "features", "k", "h")
 
@@ -86,6 +89,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
             for reason, index in json.loads(outcome.pop("excluded")).items()
         }
         rest |= rest.pop("screening")
+    rest |= json.loads(rest.pop("located", "{}"))
     identity = said.get("fingerprint")
     return {
         "path": name_of(place),
@@ -123,10 +127,24 @@ def _of_store(place: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _of_checkpoint(noted: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a checkpoint belongs to; it holds no arrays."""
+    """What a checkpoint belongs to, and how far its run came; it holds no arrays."""
     try:
         said = dict(json.loads(noted.read_bytes()))
         kind, _, version = str(said["format"]).partition(" ")
-        return said | {"format": kind, "format_version": int(version)}, {}
+        said |= {"format": kind, "format_version": int(version)}
+        about = dict(said.pop(checkpoint.ABOUT, {}))
+        partitions = about.pop("partitions", None)
+        return said | about | (_reads(noted.parent, partitions) if partitions else {}), {}
     except (ValueError, KeyError, TypeError):
         return {}, {}
+
+
+def _reads(folder: Path | UPath, partitions: int) -> dict[str, Any]:
+    """How many reads of the data are kept whole, and which share of the next."""
+    shares = []
+    for states in folder.glob("pass-*"):
+        found = [path.stem.split("-") for path in states.glob("*.state")]
+        nodes = Tree(partitions).highest(Node(int(level), int(index)) for level, index in found)
+        shares.append(sum(len(node.partitions(partitions)) for node in nodes) / partitions)
+    whole = sum(share == 1 for share in shares)
+    return {"reads_kept": whole, "of_next_read": sum(shares) - whole}

@@ -37,6 +37,7 @@ USER_INFO = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
 CONTAINER = ("abfs", "abfss", "az")  # abfs://container@account/path names no user
 S3 = ("s3", "s3a")
 CLIENTS = ("botocore", "aiobotocore", "aiohttp", "google", "gcsfs", "azure", "requests")
+OURS = ("use_listings_cache", "max_concurrency")  # storage options that we give
 CLOSED_WITHIN = 5.0  # seconds, for connections at the end
 UNLISTED = frozenset({"http", "https"})  # what there is, and when it changed, nobody tells
 
@@ -280,9 +281,25 @@ def reached(place: Place) -> Iterator[None]:
         yield
     except Exception as error:
         library = type(error).__module__.partition(".")[0]
+        if isinstance(place, UPath) and type(error) in (TypeError, ValueError, AttributeError):
+            _refuse_options(place, error)
         if isinstance(place, Path) or not (isinstance(error, OSError) or library in CLIENTS):
             raise
         raise refusal(place, error) from error
+
+
+def _refuse_options(place: UPath, error: Exception) -> None:
+    """Say that storage options are not understood, where there are any: libraries look late."""
+    given = [name for name in place.storage_options if name not in OURS]
+    if not given:
+        return
+    raise RequestError(
+        "bad_option",
+        f"{name_of(place)} cannot be asked for with the storage options "
+        f"{', '.join(given)}: {type(error).__name__}: {error}.",
+        f"Leave out what fsspec's {place.protocol} file system does not know; a mapping is written "
+        """as JSON, like headers='{"name": "value"}'.""",
+    ) from error
 
 
 def refusal(place: Place, error: Exception) -> KmufsError:

@@ -20,7 +20,8 @@ from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.identity import check_unchanged, identity_of_copy
 from kmufs_stream.output import check_output, filled, new_output, new_zarr
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.progress import SILENT, Advanced, Progress, Started
+from kmufs_stream.progress import SILENT, Advanced, Noticed, Progress, Started
+from kmufs_stream.provenance import made_by
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
@@ -93,6 +94,7 @@ def rechunk(
     overwrite: bool = False,
     resume: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    command: str | None = None,
     progress: Progress = SILENT,
 ) -> Rechunking:
     """Write a table again in chunks of few rows, so that it can be streamed.
@@ -106,6 +108,7 @@ def rechunk(
     resume : go on from what an earlier call, which did not end, has left in ``<out>.checkpoint``:
         where ``out`` is a folder of this machine.
     storage_options : see :func:`kmufs_stream.decompose`.
+    command : the command line that asks for this, to be kept in that checkpoint with the date.
 
     Raises
     ------
@@ -142,8 +145,15 @@ def rechunk(
 
     if isinstance(target, Path):
         place = target.resolve()
+        beside = place.with_name(f"{place.name}.checkpoint")
+        about = {"source": matrix.source, **made_by(command)}
+
+        def tell(text: str) -> None:
+            if resume:
+                progress(Noticed(text))
+
         with (
-            Checkpoint(place.with_name(f"{place.name}.checkpoint"), resume=resume) as kept,
+            Checkpoint(beside, resume=resume, tell=tell, about=about) as kept,
             new_output(target, overwrite=overwrite) as partial,
         ):
             kept.claim({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})

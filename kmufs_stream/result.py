@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -190,6 +191,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
         "source": result.matrix.source,
         "variable": result.matrix.name,
+        "located": json.dumps(result.matrix.located),
         "fingerprint": "-".join(factor.fingerprint.values()),
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError, counted, did_you_mean
 from kmufs_stream.streaming.kernels import Moments
 from kmufs_stream.streaming.scaling import Scaling
 
@@ -240,8 +240,8 @@ def _check_finite(
     }
     raise RequestError(
         "not_finite",
-        f"{bad.sum()} values in {len(index)} of {len(bad)} features are {' or '.join(kinds)} "
-        f"({', '.join(first)}{more}).",
+        f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
+        f"{'is' if bad.sum() == 1 else 'are'} {' or '.join(kinds)} ({', '.join(first)}{more}).",
         " ".join(remedies[kind] for kind in kinds),
     )
 

@@ -19,6 +19,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, check_k, check_rank
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
+from kmufs_stream.opening import open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, place_of
 from kmufs_stream.planning import LanczosOptions, plan_for
@@ -28,7 +29,7 @@ from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, 
 from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.solving import SOLVERS, AdmmOptions, check_h, check_solver, solve, stage_of
-from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.streaming.checkpoint import Checkpoint
@@ -74,7 +75,8 @@ def select(
         ``css``, column subset selection; ``consensus``, alignment with an ensemble of
         clusterings, which chooses best.
     options : parameters of the ADMM.
-    factor : a factor of these data, or where it is stored: the data are then not read for it.
+    factor : a factor of these data, or where it is stored: the data are then not read for it, and
+        where in them the table is need not be said again.
     out : where to write the result: a path, an address such as ``s3://bucket/chosen.zarr``, or an
         empty Zarr store; nothing is written by default.
     anndata_out : where to write a copy of the AnnData store that ``data`` is, with three columns
@@ -94,7 +96,7 @@ def select(
     BrokenError : a chunk is missing or cannot be read, or writing failed.
     """
     began = time.perf_counter()
-    matrix = open_matrix(data, storage_options=storage_options)
+    matrix = open_like(factor, data, storage_options=storage_options)
     places = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
     wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "--keep"))
@@ -124,7 +126,10 @@ def select(
         copy = place_of(anndata_out, storage_options)
         annotated = check_anndata_output(copy, matrix, places, overwrite=overwrite)
     kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
-    with checkpoint_for(plan, target, kept_in, resume=resume, progress=progress) as kept:
+    about = {"source": matrix.source, **made_by(command)}
+    with checkpoint_for(
+        plan, target, kept_in, resume=resume, about=about, progress=progress
+    ) as kept:
         return _select(
             matrix,
             k,

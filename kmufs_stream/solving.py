@@ -162,5 +162,5 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
         )
     if h > limit:
         raise RequestError(
-            "bad_h", f"h is {h}, but there are only {limit} {what}.", f"Give --h {limit} or less."
+            "bad_h", f"h is {h}, but the number of {what} is {limit}.", f"Give --h {limit} or less."
         )

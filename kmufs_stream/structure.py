@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -14,6 +15,7 @@ from kmufs_stream.factor import Factor
 Float = NDArray[np.float64]
 
 SINGULAR = 1e-10  # a share of a feature's variance that others leave, and that is none
+MOST_CLUSTERS = 20  # that a spectrum is looked through for
 LEAST_BEND = 0.1  # of a knee's height: how far above the line between a curve's ends it is
 
 
@@ -119,37 +121,40 @@ class KSuggestion:
 
     Attributes
     ----------
-    eigengap : clusters, one more than the components above the widest relative gap; None where
-        no component stands above noise.
+    k : clusters, one more than the components that stand out; None where none does.
+    by : what tells these from the others: ``noise edge`` or ``widest gap``.
     above_noise : components above what noise alone would give.
     noise_edge : the largest eigenvalue that noise alone would give.
     components : how many were looked at.
     """
 
-    eigengap: int | None
+    k: int | None
+    by: Literal["noise edge", "widest gap"]
     above_noise: int
     noise_edge: float
     components: int
 
 
 def suggest_k(factor: Factor) -> KSuggestion:
-    """Suggest k from a factor's spectrum: eigengap, and the Marchenko-Pastur edge.
+    """Suggest k from a factor's spectrum: by the Marchenko-Pastur edge, or else the widest gap.
 
     k separated clusters span k - 1 directions, so j components that stand out speak for j + 1
     clusters. The edge (1 + sqrt(u / n))^2 is where the spectrum of u independent features ends,
-    what parallel analysis finds by permuting them; real features correlate for other reasons than
-    clusters, so what lies above it bounds k from above. The gap is sought among the components
-    above it. Sources: Marchenko and Pastur (1967); Horn, "A rationale and test for the number of
-    factors in factor analysis" (1965).
+    what parallel analysis finds by permuting them. Real features correlate for other reasons than
+    clusters too: where more than ``MOST_CLUSTERS`` components, or all that the factor holds, lie
+    above the edge, it tells nothing, and those before the widest relative gap stand out;
+    `tests/benchmarks/suggested.py` measures it. Sources: Marchenko and Pastur (1967); Horn, "A
+    rationale and test for the number of factors in factor analysis" (1965).
     """
     values = factor.eigenvalues
     edge = noise_edge(len(factor.components), factor.features.samples)
     above = int((values > edge).sum())
+    if above <= min(MOST_CLUSTERS, len(values) - 1):
+        return KSuggestion(above + 1 if above else None, "noise edge", above, edge, len(values))
     # What comes after the last component that is known is at most as large as that.
     following = np.maximum(np.append(values[1:], values[-1]), np.finfo(float).tiny)
-    gaps = values[:above] / following[:above]
-    eigengap = int(np.argmax(gaps)) + 2 if above else None
-    return KSuggestion(eigengap, above, edge, len(values))
+    widest = int(np.argmax(values[:above] / following[:above]))
+    return KSuggestion(widest + 2, "widest gap", above, edge, len(values))
 
 
 def noise_edge(usable: int, samples: int) -> float:

@@ -33,10 +33,9 @@ from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve, stage_of
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.streaming.memory import peak_memory
-from kmufs_stream.structure import KSuggestion, cluster_structure, knee, suggest_k
+from kmufs_stream.structure import MOST_CLUSTERS, KSuggestion, cluster_structure, knee, suggest_k
 from kmufs_stream.version import __version__
 
-SPECTRUM_K = 20  # clusters that a spectrum is looked through for, where k is to be suggested
 LADDER, LADDER_TOP = 12, 300  # values of h, and the largest, where h is to be suggested
 
 
@@ -75,12 +74,14 @@ class Sweep:
     ----------
     suggested_k : how many clusters the spectrum speaks for.
     suggested_h : (k, solver) to the h at the knee of what is explained, or None without a knee.
+    usable : features that could be chosen.
     passes : reads of the data that it took: 0 from a factor.
     """
 
     trials: tuple[Trial, ...]
     suggested_k: KSuggestion
     suggested_h: dict[tuple[int, str], int | None]
+    usable: int
     passes: int
     seconds: float
 
@@ -165,7 +166,7 @@ def sweep(
         matrix = open_matrix(data)
         lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
         p = matrix.width
-        most = max(k) if k is not None else min(SPECTRUM_K, p)
+        most = max(k) if k is not None else min(MOST_CLUSTERS, p)
         plans = [
             plan_selection(
                 matrix,
@@ -188,7 +189,7 @@ def sweep(
         passes = factor.passes
     suggestion = suggest_k(factor)
     if k is None:
-        k = [min(suggestion.eigengap or 1, factor.rank)]
+        k = [min(suggestion.k or 1, factor.rank)]
     usable = len(factor.features.usable)
     if h is None:
         h = np.unique(np.geomspace(1, min(LADDER_TOP, usable), LADDER).round()).astype(int).tolist()
@@ -218,6 +219,7 @@ def sweep(
             which: knee([t.h for t in curve], [t.explained for t in curve])
             for which, curve in curves.items()
         },
+        usable=usable,
         passes=passes,
         seconds=time.perf_counter() - began,
     )

@@ -18,6 +18,7 @@ from kmufs_stream.factor import Factor, RowSample, check_k, check_rank
 from kmufs_stream.factor_store import load_factor, save_factor, stored_fingerprint
 from kmufs_stream.identity import added_rows, check_apart, check_unchanged, digest_of_chunks
 from kmufs_stream.matching import ReorderedRows, find_features, refuse
+from kmufs_stream.opening import open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import LanczosOptions, plan_for
@@ -32,7 +33,7 @@ from kmufs_stream.screening import (
     Standardised,
     standardise,
 )
-from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.casting import read_as
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.sources.transforms import transformed
@@ -64,7 +65,7 @@ def update(
     data : (m, p), whatever :func:`kmufs_stream.open_matrix` opens, with the same features: in any
         order where labels name them. The factor's transforms, features that take part, and what
         becomes of missing values and rare features are those of the new rows too; so is its dtype,
-        to which floating point is rounded.
+        to which floating point is rounded, and where in the data the table is.
     out, overwrite, command : where to store the result; see :func:`kmufs_stream.save_factor`.
     memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
 
@@ -80,7 +81,7 @@ def update(
 
     Reads ``data`` once, the older rows never. O(m p^2 + p^3).
     """
-    matrix = open_matrix(data, storage_options=storage_options)
+    matrix = open_like(factor, data, storage_options=storage_options)
     inputs = inputs_of(matrix)
     target = None if out is None else place_of(out, storage_options)
     replaced: Place | None = None

@@ -338,8 +338,8 @@ def broken(kind: str) -> tuple[npt.NDArray[Any], int]:
         ("one sample", "too_few_samples", "one sample"),
         ("no samples", "too_few_samples", "no samples"),
         ("k 0", "bad_k", "k is 0"),
-        ("k above p", "bad_k", "only 8 features"),
-        ("k above usable", "bad_k", "2 usable features"),
+        ("k above p", "bad_k", "number of features is 8"),
+        ("k above usable", "bad_k", "number of usable features is 2"),
         ("k above rank", "bad_k", "rank 2"),
     ],
 )

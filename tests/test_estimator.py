@@ -173,7 +173,7 @@ def test_in_a_pipeline_and_a_grid_search() -> None:
     ("parameters", "message"),
     [
         ({"k": 13}, "minimum of 13 is required"),
-        ({"h": 12}, "h is 12, but there are only 11 usable"),
+        ({"h": 12}, "h is 12, but the number of usable features is 11"),
         ({"h": 0}, "h is 0"),
         ({"solver": "magic"}, "'magic' is unknown"),
     ],

@@ -163,7 +163,7 @@ def test_factor_for_no_samples_is_refused() -> None:
 
 def test_k_beyond_the_factor_is_refused() -> None:
     factor = decompose(X, 2)
-    with pytest.raises(RequestError, match="k is 6, but there are only 5 components"):
+    with pytest.raises(RequestError, match="components in this factor is 5"):
         select(X, 6, 8, factor=factor)
     assert select(X, 5, 8, solver="exact", factor=factor).k == 5
 

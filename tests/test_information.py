@@ -22,6 +22,8 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.result import RELATED
+from kmufs_stream.streaming.checkpoint import Checkpoint, save_state
+from kmufs_stream.streaming.tree import Node
 from kmufs_stream.structure import correlation_of
 
 X = planted(200, 9)
@@ -87,6 +89,21 @@ def test_checkpoint(tmp_path: Path) -> None:
     found = info(tmp_path / "c")
     assert found["kind"] == "checkpoint"
     assert found["options"]["data shape"] == "9 x 2"
+    assert found["outcome"] == {}
+
+
+def test_a_checkpoint_tells_how_far_its_run_came(data: Path, tmp_path: Path) -> None:
+    about = {"source": "d.zarr", "command": "kmufs-stream select d.zarr", "partitions": 5}
+    kept = Checkpoint(tmp_path / "c", resume=False, about=about)
+    kept.claim({"data shape": "9 x 2"})
+    for number, nodes in ((1, [Node(3, 0)]), (2, [Node(1, 0), Node(0, 2), Node(0, 1)])):
+        states = kept.of_pass(number, None)
+        for node in nodes:
+            save_state(np.zeros(2), states.path(node), states.kernel)
+    found = info(tmp_path / "c")
+    assert found["outcome"] == {"reads_kept": 1, "of_next_read": pytest.approx(3 / 5)}
+    assert (found["source"], found["command"]) == ("d.zarr", "kmufs-stream select d.zarr")
+    assert "about" not in found["options"]
 
 
 def test_other_versions_are_told_not_refused(data: Path, tmp_path: Path) -> None:

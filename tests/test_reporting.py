@@ -217,6 +217,9 @@ def test_redundancy_and_view_are_those_of_the_data(results: dict[str, Path]) -> 
     np.testing.assert_allclose(
         np.sort(result.redundancy.correlation, axis=None), np.sort(C, axis=None), atol=1e-6
     )
+    keys = result.keys()
+    order = [keys.index(name) for name in result.redundancy.names]
+    np.testing.assert_allclose(result.redundancy.correlation, C[np.ix_(order, order)], atol=1e-6)
     values = np.sort(np.linalg.eigvalsh(C))[::-1]
     assert result.view is not None
     np.testing.assert_allclose(result.view.shares, values[:2] / H, rtol=1e-10)

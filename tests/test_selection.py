@@ -65,7 +65,7 @@ def test_excluded_features_are_never_selected() -> None:
     assert chosen.selected.tolist() == [i for i in range(12) if i not in (0, 6)]
     assert chosen.summary()["excluded"] == {"constant": [0, 6]}
     assert chosen.summary()["usable"] == 10
-    with pytest.raises(RequestError, match="h is 11, but there are only 10 usable features"):
+    with pytest.raises(RequestError, match="h is 11, but the number of usable features is 10"):
         select(whole, 3, 11)
 
 
@@ -119,9 +119,9 @@ def test_running_out_of_iterations_is_not_hidden() -> None:
     ("arguments", "code", "message"),
     [
         ({"h": 0}, "bad_h", "h is 0"),
-        ({"h": 13}, "bad_h", "h is 13, but there are only 12 features"),
+        ({"h": 13}, "bad_h", "h is 13, but the number of features is 12"),
         ({"k": 0}, "bad_k", "k is 0"),
-        ({"k": 13}, "bad_k", "only 12 features"),
+        ({"k": 13}, "bad_k", "number of features is 12"),
         ({"solver": "magic"}, "bad_option", "'magic' is unknown"),
         ({"precision": "float16"}, "bad_option", "'float16'"),
         ({"threads": 0}, "bad_option", "--threads is 0"),

@@ -63,9 +63,29 @@ def test_separated_clusters_are_counted(clusters: int) -> None:
     centres = rng.normal(size=(clusters, 60)) * 2
     table = centres[rng.integers(clusters, size=3000)] + rng.normal(size=(3000, 60))
     found = suggest_k(decompose(table, 15))
-    assert found.eigengap == clusters
+    assert (found.k, found.by) == (clusters, "noise edge")
     assert found.above_noise == clusters - 1
     assert found.components == 31
+
+
+def test_clusters_of_unlike_distances_are_counted() -> None:
+    # One cluster far away: the widest gap is behind the first component, and speaks for two.
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 40))
+    centres[0] += 3
+    table = centres[rng.integers(4, size=2000)] + rng.normal(size=(2000, 40))
+    factor = decompose(table, 10)
+    assert np.argmax(factor.eigenvalues[:3] / factor.eigenvalues[1:4]) == 0
+    assert suggest_k(factor).k == 4
+    assert suggest_k(decompose(table, 2)).k == 4  # whatever k the factor is of
+
+
+def test_where_nearly_all_is_above_noise_the_gap_counts() -> None:
+    values = np.array([30.0, 28, 26, *np.linspace(12, 8, 18)])
+    factor = decompose(planted(500, 40), 10)
+    steep = dataclasses.replace(factor, singular_values=np.sqrt(500 * values))
+    found = suggest_k(steep)
+    assert (found.k, found.by, found.above_noise) == (4, "widest gap", 21)
 
 
 def test_noise_suggests_hardly_anything() -> None:
@@ -79,7 +99,7 @@ def test_no_component_above_noise_suggests_nothing() -> None:
     # Exactly uncorrelated: every eigenvalue is 1.
     factor = decompose(np.linalg.qr(np.random.default_rng(0).normal(size=(500, 21)))[0][:, 1:], 3)
     flat = dataclasses.replace(factor, singular_values=np.full(7, np.sqrt(500.0)))
-    assert suggest_k(flat).eigengap is None
+    assert suggest_k(flat).k is None
     assert suggest_k(flat).above_noise == 0
 
 

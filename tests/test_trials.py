@@ -64,7 +64,7 @@ def test_what_is_not_given_is_suggested() -> None:
     table = (rng.normal(size=(5, 40)) * 2)[rng.integers(5, size=1000)]
     table = table + rng.normal(size=table.shape)
     found = sweep(table, solvers=["exact"])
-    assert {t.k for t in found.trials} == {5} == {found.suggested_k.eigengap}
+    assert {t.k for t in found.trials} == {5} == {found.suggested_k.k}
     hs = [t.h for t in found.trials]
     assert hs == sorted(set(hs))
     assert (hs[0], hs[-1]) == (1, 40)
@@ -81,7 +81,8 @@ def test_summary_is_json_and_the_table_a_frame() -> None:
     summary = json.loads(json.dumps(found.summary(), allow_nan=False))
     assert summary["trials"][0]["selected"] == found.trials[0].selected.tolist()
     assert summary["suggested_h"][0].keys() == {"k", "solver", "h"}
-    assert set(summary["suggested_k"]) == {"eigengap", "above_noise", "noise_edge", "components"}
+    keys = {"k", "by", "above_noise", "noise_edge", "components"}
+    assert set(summary["suggested_k"]) == keys
     table = found.table()
     assert len(table) == 4
     assert table["selected"][0] == " ".join(map(str, found.trials[0].selected))

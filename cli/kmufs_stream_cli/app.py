@@ -78,7 +78,10 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     ),
     plan: ("plan data.zarr --k 10 --h 100 --memory 2GB",),
     decompose: ("decompose data.zarr --k 20 --out factor.zarr",),
-    update: ("update factor.zarr --with new.zarr",),
+    update: (
+        "update factor.zarr --with new.zarr --overwrite",
+        "update factor.zarr --with new.zarr --out updated.zarr",
+    ),
     evaluate: (
         "evaluate data.selected.zarr",
         "evaluate data.selected.zarr --labels cell_type --data data.zarr",

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import xarray as xr
+
 SIDE = 8  # pixels
 COPIES = 20
 CHUNK_ROWS = 4096
 
 
-def write_digits(path: Path) -> None:
+def write_digits(path: Path) -> bool:
     """Images x pixels, every image ``COPIES`` times; pixel names label the features.
+
+    What is there already is left as it is, and factors of it stay so. Returns whether it was not.
 
     The digit that an image shows is stored beside it. The selection never sees it: it is there
     for judging what was chosen.
@@ -39,9 +43,24 @@ def write_digits(path: Path) -> None:
         attrs={"long_name": "ink", "source": "sklearn.datasets.load_digits"},
         name="pixels",
     )
+    data = images.to_dataset()
+    if _is_there(path, data):
+        return False
     with new_store(path, overwrite=True) as folder, written_quietly():
         encoding = {"pixels": {"chunks": (CHUNK_ROWS, SIDE * SIDE)}}
-        images.to_dataset().to_zarr(folder, mode="w", encoding=encoding, consolidated=True)
+        data.to_zarr(folder, mode="w", encoding=encoding, consolidated=True)
+    return True
+
+
+def _is_there(path: Path, data: xr.Dataset) -> bool:
+    """Whether a store holds these data, and can be read."""
+    import xarray as xr
+
+    try:
+        with xr.open_zarr(path) as stored:
+            return bool(stored.equals(data))
+    except Exception:  # nothing there, or damaged: it is written
+        return False
 
 
 def picture(marks: Mapping[int, str]) -> list[str]:

@@ -250,7 +250,7 @@ Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Go on from the checkpoint, where there is one.",
+        help="Go on from the checkpoint, where there is one; else begin anew, and say so.",
         rich_help_panel=RESOURCES,
     ),
 ]

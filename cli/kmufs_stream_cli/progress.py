@@ -55,11 +55,11 @@ def shown(*, log: bool, quiet: bool) -> Iterator[Progress]:
         yield notices
 
 
-def opened(table: StoreOptions, *, log: bool, quiet: bool) -> Matrix:
+def opened(table: StoreOptions, *, log: bool, quiet: bool, like: str | None = None) -> Matrix:
     """A table, and that it is being opened: of large and far stores that takes a while."""
     with shown(log=log, quiet=quiet) as progress:
         progress(Started("opening"))
-        return table.open()
+        return table.open(like)
 
 
 @contextlib.contextmanager

@@ -85,8 +85,12 @@ def opened(store: str) -> str:
 
 def planned(store: str, features: int, **options: object) -> str:
     """A command that plans a selection from a store of so many features."""
-    k, h = (max(min(most, features // 3), 1) for most in (10, 100))
-    return command("plan", store, **options, k=k, h=h)
+    return command("plan", store, **options, k=fewer(features, 10), h=fewer(features))
+
+
+def fewer(features: int, most: int = 100) -> int:
+    """A number to try that leaves most features out."""
+    return max(min(most, features // 3), 1)
 
 
 def size(number: int) -> str:

@@ -39,11 +39,12 @@ class StoreOptions:
     storage_option: options.StorageOption = None
     where: options.Where = None
 
-    def open(self) -> Matrix:
-        """The table."""
-        from kmufs_stream import open_matrix
+    def open(self, like: str | None = None) -> Matrix:
+        """The table; where in DATA it is may be known from what was made of such data."""
+        from kmufs_stream.opening import open_like
 
-        return open_matrix(
+        return open_like(
+            like,
             self.data,
             variable=self.variable,
             group=self.group,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kmufs_stream.errors import counted
 from kmufs_stream.progress import Advanced, Event, Planned, Started
 from kmufs_stream.streaming.memory import resident_memory, size
 
@@ -187,12 +188,6 @@ def _who(planned: Planned) -> str:
     if not planned.workers:
         return threads
     return f"{counted(planned.workers, 'workers')} of {threads}"
-
-
-def counted(number: int, things: str) -> str:
-    """A number and its things, one of them without its plural."""
-    singular = {"retries": "retry"}.get(things, things.removesuffix("s"))
-    return f"{number:,} {singular if number == 1 else things}"
 
 
 def left_of(now: Standing) -> str:

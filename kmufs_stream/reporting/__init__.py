@@ -21,6 +21,7 @@ from kmufs_stream.output import check_file, new_output
 from kmufs_stream.places import PlaceLike, place_of
 
 NEEDED = ("matplotlib", "jinja2")
+OTHER_IMAGES = (".bmp", ".eps", ".gif", ".jpeg", ".jpg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,13 @@ def report(
     check_file(page_file, "--out", places, overwrite=overwrite)
     image_file = None if png is None else Path(png)
     single = image_file is not None and image_file.suffix.lower() == ".png"
+    if image_file is not None and image_file.suffix.lower() in OTHER_IMAGES:
+        raise RequestError(
+            "bad_option",
+            f"--png {image_file} is the name of an image of another kind.",
+            f"Figures are written as PNG: say --png {image_file.with_suffix('.png')}, or name a "
+            "folder.",
+        )
     if image_file is not None and (single or image_file.is_file()):
         check_file(image_file, "--png", places, overwrite=overwrite)
 

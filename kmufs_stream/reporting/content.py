@@ -45,6 +45,7 @@ class Redundancy:
     Attributes
     ----------
     correlation : (m, m) float64, of the best of them, similar ones side by side.
+    names : (m,) of these.
     of : how many features the numbers below are about.
     mean : mean absolute correlation of two of them.
     effective_rank : how many uncorrelated features they are worth.
@@ -52,6 +53,7 @@ class Redundancy:
     """
 
     correlation: Float
+    names: list[str]
     of: int
     mean: float
     effective_rank: float
@@ -150,7 +152,8 @@ def read(place: Place, name: str) -> Result | Trials:
     root, every = read_selection(place)
     with opened_quietly():
         noted = xr.open_zarr(zarr_root(place), group="diagnostics", chunks=None).load()
-    attrs = root.attrs
+    attrs = dict(root.attrs)
+    attrs |= json.loads(attrs.pop("located", "{}"))
     selected = root["feature_index"].values.astype(np.int64)
     dim = str(every["score"].dims[0])
     labels = None
@@ -174,30 +177,35 @@ def read(place: Place, name: str) -> Result | Trials:
                 for name, variable in noted.data_vars.items()
                 if str(variable.dims[0]).startswith("iteration")
             },
-            redundancy=_redundancy(noted, selected, root["rank"].values),
+            redundancy=_redundancy(noted, selected, root["rank"].values, labels),
             view=_view(place, root, int(attrs["k"])),
         )
 
 
 def _redundancy(
-    noted: xr.Dataset, selected: NDArray[np.int64], ranks: NDArray[np.int64]
+    noted: xr.Dataset,
+    selected: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+    labels: list[str] | None,
 ) -> Redundancy | None:
     """Sum up the correlations that were kept, and order those shown by average linkage."""
     if "correlation" not in noted:  # of a result that an earlier version wrote
         return None
-    best = np.argsort(ranks[np.searchsorted(selected, noted["related_index"].values)])
+    places = np.searchsorted(selected, noted["related_index"].values)
+    best = np.argsort(ranks[places])
     correlation = noted["correlation"].values.astype(np.float64)[np.ix_(best, best)]
     h = len(correlation)
     strong = np.abs(correlation) > COPIES
-    shown = correlation[:MAPPED, :MAPPED]
+    shown, names = correlation[:MAPPED, :MAPPED], places[best][:MAPPED]
     if len(shown) > 2:
         distance = np.clip(1 - np.abs(shown), 0, 1)
         pairs = distance[np.triu_indices(len(shown), 1)]
         tree = scipy.cluster.hierarchy.linkage(pairs, "average", optimal_ordering=True)
         order = scipy.cluster.hierarchy.leaves_list(tree)
-        shown = shown[np.ix_(order, order)]
+        shown, names = shown[np.ix_(order, order)], names[order]
     return Redundancy(
         correlation=shown,
+        names=[str(selected[i]) if labels is None else labels[i] for i in names],
         of=h,
         mean=mean_correlation(correlation),
         effective_rank=effective_rank(correlation),

@@ -20,6 +20,7 @@ DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 WIDTH = 4.4  # inches of a figure
 POINTS = 1500  # more are drawn as an image
 BADGE = (0.05, 0.06)  # of the width and height that a cluster's number takes
+NAMED, NAME = 40, 20  # features of a map that are named, at most, and letters of a name
 STEMS = 60  # components drawn one by one, at most
 SETTINGS: Any = {
     "axes.edgecolor": LINE,
@@ -92,13 +93,22 @@ def _scatter(axes: Axes, x: Any, y: Any, colour: str, size: float, **how: Any) -
     axes.scatter(x, y, s=size, color=colour, linewidths=0, rasterized=many, **how)
 
 
-def draw_redundancy(figure: FigureBase, *, correlation: NDArray[np.float64]) -> None:
-    """A map of correlations, and its scale."""
+def draw_redundancy(
+    figure: FigureBase, *, correlation: NDArray[np.float64], names: list[str]
+) -> None:
+    """A map of correlations, and its scale; with the features' names where there is room."""
     axes, bar = figure.subplots(1, 2, width_ratios=(24, 1))
     h = len(correlation)
     axes.imshow(_shades(correlation), interpolation="none", extent=(0, h, h, 0), aspect="equal")
     axes.set_xticks([])
     axes.set_yticks([])
+    if h <= NAMED:
+        axes.set_yticks(
+            np.arange(h) + 0.5,
+            [shortened(name, NAME) for name in names],
+            fontsize=min(7.5, 200 / h),
+        )
+        axes.tick_params(axis="y", length=0)
     bar.imshow(
         _shades(np.linspace(1, -1, 101)[:, None]), interpolation="none", aspect="auto",
         extent=(0, 1, -1, 1),

@@ -108,7 +108,7 @@ def _redundancy(found: Redundancy | None) -> Picture:
         "Redundancy",
         said,
         f"Map of the correlations of {shown:,} chosen features. {said}",
-        partial(drawing.draw_redundancy, correlation=found.correlation),
+        partial(drawing.draw_redundancy, correlation=found.correlation, names=found.names),
         height=4.0,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,24 @@ from kmufs_stream.sources.convertible import refuse_convertible
 from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, Rows, labelled
 from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
-from kmufs_stream.sources.stacking import Names
+from kmufs_stream.sources.stacking import Names, named
 from kmufs_stream.sources.store import open_array, open_store
 from kmufs_stream.sources.sturdy import RETRIES
 from kmufs_stream.sources.transforms import transformed
 
-__all__ = ["Matrix", "Rows", "open_matrix"]
+__all__ = ["LOCATING", "Matrix", "Rows", "open_matrix"]
+
+LOCATING = (
+    "variable",
+    "group",
+    "features_from_variables",
+    "layer",
+    "raw",
+    "sample_dims",
+    "feature_dims",
+    "feature_labels",
+)
+"""The parameters of open_matrix that say where in the data the table is."""
 
 
 def open_matrix(
@@ -84,22 +97,21 @@ def open_matrix(
     """
     if retries < 0:
         raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")
-    matrix = _open(
-        data,
-        {
-            "variable": variable,
-            "group": group,
-            "features_from_variables": features_from_variables,
-            "layer": layer,
-            "raw": raw,
-        },
-        {"sample_dims": sample_dims, "feature_dims": feature_dims},
-        fill_missing_chunks,
-        retries,
-        storage_options,
-    )
+    within = {
+        "variable": variable,
+        "group": group,
+        "features_from_variables": features_from_variables,
+        "layer": layer,
+        "raw": raw,
+    }
+    dims: dict[str, Names] = {"sample_dims": sample_dims, "feature_dims": feature_dims}
+    matrix = _open(data, within, dims, fill_missing_chunks, retries, storage_options)
     if feature_labels is not None:
         matrix = labelled(matrix, feature_labels)
+    said = {**within, **{name: [*named(dims[name])] for name in dims}}
+    said["feature_labels"] = feature_labels
+    located = {name: value for name, value in said.items() if value}
+    matrix = replace(matrix, located=matrix.located | located)
     matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
     if where is not None:
         matrix = samples_meeting(matrix, where)
@@ -126,7 +138,8 @@ def _open(
             raise RequestError(
                 "not_found",
                 absence(place),
-                f"{near(place)}Give the path or address of a Zarr store.",
+                f"{near(place)}Give the path or address of a Zarr store, or an AnnData file "
+                "(.h5ad).",
             )
         if variable is None and holds_anndata(place, group):
             if any(dims.values()) or from_variables:

@@ -55,7 +55,8 @@ def holds_anndata(place: Place, group: str | None = None) -> bool:
                     "not_anndata",
                     f"{path} holds no AnnData object{f' in group {group!r}' if group else ''}: it "
                     "needs obs, var and X.",
-                    "Objects there: " + (", ".join(_objects(file)) or "none") + ".",
+                    "Objects there: " + (", ".join(_objects(file)) or "none") + ". Write one with "
+                    "anndata (write_h5ad); what is named .h5 instead, kmufs-stream convert takes.",
                 )
             return found
     try:

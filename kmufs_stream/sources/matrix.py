@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -120,6 +120,8 @@ class Matrix:
     where : the condition that its samples meet, where one was asked for.
     feature_table : where an AnnData store keeps what it knows of the features.
     place : of the store that holds the data, or None.
+    located : what was said of where in the data the table is: those parameters of
+        :func:`kmufs_stream.open_matrix` that were given, as plain JSON types.
     """
 
     rows: Rows
@@ -151,6 +153,7 @@ class Matrix:
     where: str = ""
     feature_table: str | None = None
     place: Place | None = None
+    located: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.shape[1] == 0:
@@ -206,9 +209,16 @@ def densified(matrix: Matrix) -> Matrix:
 
 
 def plain(value: Any) -> str | int | float | bool:
-    """A label as a plain JSON value: numbers stay numbers, times become ISO strings."""
+    """A label as a plain JSON value: numbers stay numbers, times become ISO strings.
+
+    Of as few digits as tell it from all others of its dtype: 75.1 in float32, not what that is in
+    float64; no fraction of a second where there is none.
+    """
     if isinstance(value, np.datetime64 | np.timedelta64):
-        return str(value)
+        text = str(value)
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, np.float16 | np.float32):
+        value = float(str(value))
     item = value.item() if isinstance(value, np.generic) else value
     if isinstance(item, bytes):
         return item.decode("utf-8", "replace")
@@ -296,7 +306,15 @@ def decoded_values(stored: xr.Variable) -> NDArray[Any]:
         return np.asarray(stored.values)
 
 
-def joined(rows: Iterable[Iterable[Any]], count: int) -> NDArray[Any]:
-    """Labels of stacked features: the labels of the dimensions, one after the other."""
-    texts = (", ".join(str(plain(x)) for x in levels) for levels in rows)
+def joined(names: Sequence[Any], rows: Iterable[Iterable[Any]], count: int) -> NDArray[Any]:
+    """Labels of stacked features: each dimension and the label there, like ``lat=75 lon=2.5``."""
+    texts = (
+        " ".join(f"{name}={_short(plain(x))}" for name, x in zip(names, levels, strict=True))
+        for levels in rows
+    )
     return np.fromiter(texts, dtype=object, count=count)
+
+
+def _short(label: str | int | float | bool) -> str:
+    whole = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
+    return str(int(label) if whole else label)

@@ -75,7 +75,8 @@ def open_dataarray(
     feature_dim = stacking.name(samples=False)
     labels = stacked_labels(frame, stacking)
     if feature_dim in multi:
-        labels = joined(multi[feature_dim], len(multi[feature_dim]))
+        index = multi[feature_dim]
+        labels = joined(index.names, index, len(index))
     unit = stacking.unit_rows(chunks)
     return Matrix(
         rows=ArrayRows(variable, stacking),

@@ -240,4 +240,4 @@ def stacked_labels(frame: xr.Dataset, stacking: Stacking) -> NDArray[Any] | None
     if len(names) == 1:
         return feature_labels(frame, names[0])
     levels: Mapping[str, NDArray[Any]] = {d: decoded_values(frame[d].variable) for d in names}
-    return joined(zip(*levels.values(), strict=True), stacking.table[1])
+    return joined(names, zip(*levels.values(), strict=True), stacking.table[1])

@@ -144,6 +144,12 @@ def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
     try:
         return zarr.open(zarr_root(place), path=group or "", mode="r")
     except zipfile.BadZipFile:
+        if path.endswith(".h5ad"):
+            raise RequestError(
+                "not_anndata",
+                f"{path} is named as an AnnData file and is none: it is not HDF5.",
+                "Fetch it again, or write it with anndata (write_h5ad).",
+            ) from None
         raise RequestError(
             "not_zarr",
             f"{path} is a file, and neither AnnData (HDF5) nor a zipped Zarr store.",

@@ -20,7 +20,7 @@ import os
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,7 @@ from kmufs_stream.version import __version__
 FORMAT = "kmufs-checkpoint"
 FORMAT_VERSION = 1
 IDENTITY = "checkpoint.json"
+ABOUT = "about"
 CHUNKS, CORRUPT, OTHERS = "data chunks", "corrupt chunk", "data chunks but that"
 SAVING_SHARE = 20  # saving may take one part in so many of the time
 DIGEST_BYTES = 32
@@ -55,15 +56,22 @@ class Checkpoint:
     ----------
     folder : where; made when something is saved. A path or an address.
     resume : go on from what it holds. Without, a folder that exists is refused.
+    about : what is kept with it for whoever looks into it, in plain JSON types.
 
     Raises RequestError where the folder cannot be used.
     """
 
     def __init__(
-        self, folder: Folder, *, resume: bool, tell: Callable[[str], None] = lambda text: None
+        self,
+        folder: Folder,
+        *,
+        resume: bool,
+        tell: Callable[[str], None] = lambda text: None,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder: Folder = folder.absolute() if isinstance(folder, Path) else folder
         self.tell = tell
+        self._resume, self._about = resume, dict(about or {})
         self._claimed = False
         with reached(self.folder):
             self._check(resume=resume)
@@ -112,12 +120,17 @@ class Checkpoint:
             error.add_note(f"The checkpoint {self.folder} is kept: --resume goes on from it.")
 
     def claim(
-        self, identity: dict[str, str], without: Callable[[str], tuple[str, str]] | None = None
+        self,
+        identity: dict[str, str],
+        without: Callable[[str], tuple[str, str]] | None = None,
+        *,
+        serves: str = "",
     ) -> None:
         """Take the folder for a run that is told from others by ``identity``.
 
         Parameters
         ----------
+        serves : what may differ from the run that left it, as people are told.
         without : from the key of a chunk, digests of all chunks and of all but that one. A chunk
             that could not be read may be another when the run goes on: no state holds its rows.
 
@@ -136,7 +149,8 @@ class Checkpoint:
             with _written(self.folder):
                 _make(self.folder)
                 self._identify(ours)
-            self.tell(f"checkpoint: {self.folder}")
+            none = "there is no checkpoint to go on from: the run begins anew, and keeps one in"
+            self.tell(f"{none if self._resume else 'checkpoint:'} {self.folder}")
             self._claimed = True
             return
         try:
@@ -159,7 +173,7 @@ class Checkpoint:
                 "Run with the data and options that it was made with, or choose another "
                 "--checkpoint, or remove it.",
             )
-        self.tell(f"going on from the checkpoint {self.folder}")
+        self.tell(f"going on from the checkpoint {self.folder}{serves and f': {serves}'}")
         self._claimed = True
 
     def _note_corrupt(self, chunk: str | None) -> None:
@@ -178,7 +192,7 @@ class Checkpoint:
         return self._without(theirs[CORRUPT])[1] == theirs[OTHERS]
 
     def _identify(self, identity: dict[str, str]) -> None:
-        content = json.dumps(identity, indent=1).encode()
+        content = json.dumps({**identity, ABOUT: self._about}, indent=1).encode()
         _write(self.folder / IDENTITY, lambda file: file.write(content))
 
     def of_pass(self, number: int, kernel: Any) -> SavedPass:

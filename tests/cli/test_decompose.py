@@ -26,6 +26,10 @@ def test_the_factor_is_the_library_s(cli: Cli, genes: Path) -> None:
     assert (summary["samples"], summary["features"], summary["usable"]) == (300, 14, 12)
     assert summary["excluded"] == {"constant": [12, 13]}
     assert summary["output"] == "factor.zarr"
+    shown = cli("decompose", genes, "--k", 3, "--out", "factor.zarr", "--overwrite").words()
+    assert "components 2 k + 1, so that larger k" in shown
+    shown = cli("decompose", genes, "--k", 9, "--out", "factor.zarr", "--overwrite").words()
+    assert "components one for each usable feature" in shown
     assert summary["seconds"]["total"] > 0
 
 

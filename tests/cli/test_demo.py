@@ -48,9 +48,15 @@ def test_it_can_run_twice_and_leaves_what_is_not_its_own(cli: Cli, folder: Path)
     Path("kmufs-demo").mkdir()
     Path("kmufs-demo/notes.txt").write_text("mine")
     assert cli("demo").code == 0
-    first = contents(folder)
-    assert cli("demo").code == 0
-    assert contents(folder).keys() == first.keys()
+    first = contents(folder / "kmufs-demo")
+    factor = ("--factor", "f.zarr", "--k", 10, "--h", 5, "--out", "s.zarr")
+    assert cli("decompose", "kmufs-demo/digits.zarr", *factor[2:4], "--out", "f.zarr").code == 0
+    again = cli("demo")
+    assert again.out.startswith("Found kmufs-demo/digits.zarr")
+    assert cli("select", "kmufs-demo/digits.zarr", *factor).code == 0
+    assert contents(folder / "kmufs-demo").keys() == first.keys()
+    Path("kmufs-demo/digits.zarr/pixels/c/0/0").unlink()
+    assert cli("demo").out.startswith("Wrote kmufs-demo/digits.zarr")
     assert Path("kmufs-demo/notes.txt").read_text() == "mine"
 
 

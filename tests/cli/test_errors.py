@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -229,7 +230,7 @@ CASES = [
         bare(np.hstack([X, np.ones((60, 2))])),
         (*DATA, *K, "--h", 7),
         "bad_h",
-        ("h is 7", "6 usable"),
+        ("h is 7", "usable features is 6"),
         "--h 6 or less",
     ),
     Case("all constant", bare(np.ones((60, 6))), (*DATA, *K, *H), "all_constant", ("6",), "vary"),
@@ -636,3 +637,30 @@ def test_an_output_that_ends_with_the_process(cli: Cli, words: str) -> None:
     assert done.code == 2
     assert "memory of this process" in done.err
     assert "Give a path, or an address" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("select none.h5ad --k 2 --h 2", "or an AnnData file (.h5ad)"),
+        ("select text.h5ad --k 2 --h 2", "it is not HDF5. Fetch it again"),
+        ("select other.h5ad --k 2 --h 2", "Write one with anndata (write_h5ad)"),
+        ("report a.zarr --png a.jpg", "say --png a.png, or name a folder"),
+        ("plan s3://b/x --k 2 --h 2 --storage-option headers=abc", "storage options headers: Typ"),
+    ],
+)
+def test_what_is_meant_is_told(cli: Cli, folder: Path, words: str, said: str) -> None:
+    (folder / "text.h5ad").write_text("none")
+    with h5py.File(folder / "other.h5ad", "w") as made:
+        made["a"] = [1, 2]
+    done = cli(*words.split())
+    assert (done.code, done.out) == (2, "")
+    assert said in " ".join(done.err.split())
+    assert not (folder / "a.jpg").exists()
+
+
+def test_one_of_anything_is_one(cli: Cli, folder: Path) -> None:
+    spoilt(nan=(3, 2))(folder)
+    assert "1 value in 1 of 6 features is missing" in cli("select", "data.zarr", *K, *H).err
+    said = cli("select", "data.zarr", *K, "--h", 9).err
+    assert "h is 9, but the number of features is 6." in said

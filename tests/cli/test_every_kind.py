@@ -186,7 +186,7 @@ def with_batches() -> xr.DataArray:
 I = np.arange(120)  # noqa: E741
 UNEVEN = X * np.where(np.arange(20) < 5, 1e-6, 1.0)
 SPARSE = np.where((np.arange(20) % 4 == 0) & (I[:, None] % 10 > 0), 0.0, np.abs(X))
-JOINED = [f"{a}, {b}" for a in LAT for b in LON]
+JOINED = [f"lat={a:g} lon={b:g}" for a in LAT for b in LON]
 BY_TIME = ("--sample-dims", "time")
 SIDE = ("--features-from-variables",)
 INTEGERS = np.clip(np.rint(X * 8 + 60), 0, 120)
@@ -216,7 +216,7 @@ STACKED = [
         xarray_store(grid()),
         ("--feature-dims", "lon, lat"),
         CUBE.transpose(0, 2, 1).reshape(120, 20),
-        [f"{b}, {a}" for b in LON for a in LAT],
+        [f"lon={b:g} lat={a:g}" for b in LON for a in LAT],
     ),
     Kind(
         "band x y x x",
@@ -264,7 +264,7 @@ STACKED = [
         xarray_store(grid().drop_vars(["lat", "lon", "time"])),
         BY_TIME,
         X,
-        [f"{i}, {j}" for i in range(4) for j in range(5)],
+        [f"lat={i} lon={j}" for i in range(4) for j in range(5)],
     ),
     Kind("bare and 3-d", bare(CUBE), ("--sample-dims", "dim_0"), X),
     Kind("F order", bare(CUBE, zarr_format=2, order="F"), ("--sample-dims", "dim_0"), X),
@@ -681,7 +681,7 @@ LABELS = [
         ("objects", np.array(NAMES, dtype=object), NAMES),
         ("integers", np.arange(20) * 3, list(range(0, 60, 3))),
         ("numbers", np.arange(20) / 4, [i / 4 for i in range(20)]),
-        ("times", TIMES[:20], [str(t) for t in TIMES[:20]]),
+        ("times", TIMES[:20], [str(t.astype("M8[s]")) for t in TIMES[:20]]),
         ("duplicates", ["a", "b"] * 10, ["a", "b"] * 10),
     ]
 ] + [Kind("labels: none", xarray_store(cells().drop_vars("gene")), (), X)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from conftest import Run
 
 from kmufs_stream import decompose, sweep
@@ -94,6 +96,22 @@ def test_what_comes_next_can_be_typed(cli: Cli, table: Path) -> None:
     assert "--factor factor.zarr" in refused.err
 
 
+def test_what_comes_next_leaves_features_out(cli: Cli, table: Path) -> None:
+    features = np.shape(zarr.open_array(table, mode="r"))[1]
+    asked = ("sweep", table, "--k", 2, "--solver", "exact", "--h")
+    done = cli(*asked, f"3,{features - 1},{features}")
+    assert f"kmufs-stream select {table} --k 2 --h {features - 1}" in done.words()
+    assert "short of all" in done.words()
+    assert "Next" not in cli(*asked, features).out
+    zarr.save_array("more.zarr", zarr.open_array(table, mode="r")[:50] + 1)
+    for command in (
+        ("decompose", table, "--k", 3, "--out", "factor.zarr"),
+        ("update", "factor.zarr", "--with", "more.zarr", "--overwrite"),
+    ):
+        done = cli(*command)
+        assert int(done.out.split("--h ")[1].split()[0]) < features, done
+
+
 def test_a_csv_that_cannot_be_is_refused_before_anything_is_read(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", "nowhere/a.csv")
     assert done.code == 2
@@ -103,7 +121,7 @@ def test_a_csv_that_cannot_be_is_refused_before_anything_is_read(cli: Cli, table
 def test_the_spectrum_is_asked_without_numbers_of_features(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--suggest-k")
     assert done.code == 0
-    assert "eigengap" in done.out
+    assert "noise edge" in done.out
     assert "k clusters make k - 1 of them" in done.words()
     assert cli("sweep", table, "--k", 3).code == 2
 

@@ -28,7 +28,7 @@ def parts(folder: Path) -> Path:
 def test_the_factor_grows_where_it_is(cli: Cli, parts: Path) -> None:
     asked = ("--transform", "log1p", "--exclude-features", "gene 3 *", "--missing", "mean")
     assert cli("decompose", "a.zarr", "--k", 3, "--out", "f.zarr", *asked).code == 0
-    done = cli("update", "f.zarr", "--with", "b.zarr", "--json")
+    done = cli("update", "f.zarr", "--with", "b.zarr", "--overwrite", "--json")
     assert (done.code, done.err) == (0, "")
     summary = done.json()
     assert (summary["samples"], summary["samples_added"]) == (220, 70)
@@ -52,8 +52,9 @@ def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
     before = load_factor("f.zarr")
     write_xarray(parts / "other.zarr", ARRAY[:, 1:])
     for arguments, said in [
-        (("--with", "a.zarr"), "in the factor already"),
-        (("--with", "other.zarr"), "lacks 1 of the features: 'gene 0 é'"),
+        (("--with", "b.zarr"), "The output f.zarr exists. Say --overwrite to replace it"),
+        (("--with", "a.zarr", "--overwrite"), "in the factor already"),
+        (("--with", "other.zarr", "--overwrite"), "lacks 1 of the features: 'gene 0 é'"),
         (("--with", "none.zarr"), "does not exist"),
         (("--with", "b.zarr", "--out", "a.zarr"), "The output a.zarr exists"),
         (("--with", "b.zarr", "--out", "b.zarr"), "is the input b.zarr"),
@@ -66,7 +67,7 @@ def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
     assert cli("update", "a.zarr", "--with", "b.zarr").code == 2
     assert load_factor("f.zarr").features.samples == before.features.samples
     assert cli("decompose", "a.zarr", "--k", 3, "--out", "g.zarr", "--method", "tsqr").code == 0
-    done = cli("update", "g.zarr", "--with", "b.zarr")
+    done = cli("update", "g.zarr", "--with", "b.zarr", "--out", "h.zarr")
     assert done.code == 2
     assert "was made by tsqr" in done.err
     assert "--method gram" in done.err
@@ -80,6 +81,6 @@ def test_what_the_factor_fixes_is_not_advised_as_an_option_here(
     X[3, 4] = np.nan
     write_bare(folder / "new.zarr", X[::-1], chunks=(50, 12))
     assert cli("decompose", "old.zarr", "--k", 3, "--out", "f.zarr").code == 0
-    done = cli("update", "f.zarr", "--with", "new.zarr")
+    done = cli("update", "f.zarr", "--with", "new.zarr", "--overwrite")
     assert done.code == 2
     assert "decompose all rows anew. Say --missing" in done.err

@@ -89,10 +89,10 @@ def test_missing_values_and_rare_features(
 def test_what_is_missing_or_infinite_is_refused_by_name(method: str, tmp_path: Path) -> None:
     X = counts().astype(np.float64)
     X[3, 5] = np.nan
-    with pytest.raises(RequestError, match=r"1 values in 1 of 30 .* missing .*feature 5"):
+    with pytest.raises(RequestError, match=r"1 value in 1 of 30 .* is missing .*feature 5"):
         decompose(sparse_store(X, tmp_path / "a"), K, method=method)
     X[4, 6] = -np.inf
-    with pytest.raises(RequestError, match=r"are infinite .*feature 6") as error:
+    with pytest.raises(RequestError, match=r"is infinite .*feature 6") as error:
         decompose(sparse_store(X, tmp_path / "b"), K, method=method, screening=Screening("mean"))
     assert error.value.code == "not_finite"
 

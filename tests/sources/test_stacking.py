@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from reference import assert_optimal, reference
 
 from kmufs_stream import open_matrix, select
+from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.stacking import Stacking, arrange
 
 X = planted(120, 20)
@@ -122,7 +123,21 @@ def test_output_keeps_the_coordinates_of_each_feature(tmp_path: Path, zarr_forma
         assert written["lat"].attrs["units"] == "degrees_north"
         for name in ("air", "time", "lat", "lon", "height", "season", "tilt"):
             np.testing.assert_array_equal(written[name].values, expected[name].values)
-    assert result.labels == [f"{LAT[i // 5]}, {LON[i % 5]}" for i in result.selected]
+    assert result.labels == [f"lat={LAT[i // 5]:g} lon={LON[i % 5]:g}" for i in result.selected]
+
+
+def test_labels_of_places_have_no_more_digits_than_tell_them_apart() -> None:
+    array = climate().isel(time=slice(40), lat=[0, 1], lon=[0, 1])
+    places = {"lat": np.float32([75.1, 75.0]), "lon": np.float64([1e-7, 202.5])}
+    matrix = open_matrix(array.assign_coords(places), sample_dims="time")
+    expected = [f"lat={lat} lon={lon}" for lat in ("75.1", "75") for lon in ("1e-07", "202.5")]
+    assert matrix.labels is not None
+    assert matrix.labels.tolist() == expected
+    points = array.stack(place=("lat", "lon"))  # an index of several levels
+    assert open_matrix(points).labels.tolist()[0] == "lat=10 lon=-2"  # type: ignore[union-attr]
+    assert [plain(x) for x in np.float32([75.1, 2.5])] == [75.1, 2.5]
+    assert [plain(t) for t in TIMES[:2]] == ["2001-01-01T00:00:00", "2001-01-01T06:00:00"]
+    assert plain(TIMES[0] + np.timedelta64(1500, "us")) == "2001-01-01T00:00:00.0015"
 
 
 def test_output_of_an_image_unstacks_to_one(tmp_path: Path) -> None:

@@ -299,8 +299,11 @@ def test_resume_without_a_place_is_refused(table: Path) -> None:
 
 
 def test_resume_without_a_checkpoint_begins_anew(table: Path, tmp_path: Path) -> None:
-    found = decompose(table, 3, checkpoint=tmp_path / "kept", resume=True)
+    told: list[Event] = []
+    found = decompose(table, 3, checkpoint=tmp_path / "kept", resume=True, progress=told.append)
     assert same_bits(found, decompose(table, 3))
+    (said,) = (event.text for event in told if isinstance(event, Noticed))
+    assert said.startswith("there is no checkpoint to go on from: the run begins anew")
 
 
 def test_data_that_change_while_they_are_read_are_reported(table: Path, tmp_path: Path) -> None:

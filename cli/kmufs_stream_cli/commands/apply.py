@@ -15,7 +15,7 @@ from kmufs_stream_cli.typed import typed
 @on_table
 def apply(
     result: Annotated[
-        str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
+        str, typer.Argument(metavar="RESULT", help="What select wrote: a folder or an address.")
     ],
     table: Annotated[
         StoreOptions, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
@@ -34,11 +34,12 @@ def apply(
 ) -> None:
     """Take the features that RESULT chose from new data, matched by label.
 
-    By position where there are no labels; the numbers of features then have to agree.
+    By position where there are no labels; the numbers of features then have to agree. RESULT knows
+    where in NEW the table is: the options below that say so are for data unlike its own.
     """
     from kmufs_stream import apply as run
 
-    matrix = opened(table, log=log, quiet=quiet)
+    matrix = opened(table, log=log, quiet=quiet, like=result)
     with shown(log=log, quiet=quiet) as progress:
         done = run(
             result,

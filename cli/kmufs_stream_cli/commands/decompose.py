@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kmufs_stream import Factor
 
 SPECTRUM = 10  # components that are shown
-H = 100  # features in the example of what to type next
 BAR = 30  # letters of the longest
 
 
@@ -89,7 +88,7 @@ def decompose(
             table.data,
             factor=out,
             k=k,
-            h=H if summary["usable"] > H else k,
+            h=show.fewer(summary["usable"]),
             **table.typed(),
         )
         show.next_commands(show.console(), again)
@@ -141,6 +140,7 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
     show.facts(
         out,
         [
+            ("components", _why(summary)),
             ("rank", f"{summary['rank']:,}: select takes --k up to this"),
             ("excluded", show.excluded(summary["excluded"], show.names(factor))),
             ("reads", str(summary["passes"])),
@@ -148,6 +148,12 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
             ("output", summary["output"]),
         ],
     )
+
+
+def _why(summary: dict[str, Any]) -> str:
+    if summary["components"] == summary["usable"]:
+        return "one for each usable feature: there are no more"
+    return "2 k + 1, so that larger k, and where the spectrum falls, can be looked at too"
 
 
 def _spectrum(summary: dict[str, Any]) -> Any:

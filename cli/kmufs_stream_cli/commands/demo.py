@@ -34,7 +34,7 @@ def demo(
 ) -> None:
     """Write a small Zarr store of hand-written digits, and choose the pixels that tell them apart.
 
-    Can be run again: its data and result are written anew.
+    Can be run again: the result is written anew, and the data where they are not there already.
     """
     from kmufs_stream import open_matrix
     from kmufs_stream.output import check_output
@@ -51,13 +51,13 @@ def demo(
         ) from error
     for made in (data, out):
         check_output(made, [], overwrite=True, option="--folder")
-    demo_data.write_digits(data)
+    wrote = "Wrote" if demo_data.write_digits(data) else "Found"
     result = run_select(open_matrix(data), K, H, out=str(out), overwrite=True, log=log, quiet=quiet)
     if json:
         show.as_json(result.summary())
         return
     screen = show.console()
-    show.line(screen, f"Wrote {data}: scikit-learn's digits, {demo_data.COPIES} times each.")
+    show.line(screen, f"{wrote} {data}: scikit-learn's digits, {demo_data.COPIES} times each.")
     show.line(screen, f"Ran: kmufs-stream select {data} --k {K} --h {H} --out {out} --overwrite")
     show.line(screen)
     show_selection(result)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
@@ -23,7 +23,10 @@ NO_TABLE = StoreOptions("")
 @on_table
 def evaluate(
     result: Annotated[
-        str, typer.Argument(metavar="RESULT", help="What select wrote: a Zarr store (a folder).")
+        str,
+        typer.Argument(
+            metavar="RESULT", help="What select or apply wrote: a folder or an address."
+        ),
     ],
     labels: Annotated[
         str | None,
@@ -39,7 +42,8 @@ def evaluate(
             "--data",
             metavar="DATA",
             help="The table that was selected from: for the cost on all features, and for a "
-            "RESULT that holds no data. Transforms and --where are known from RESULT.",
+            "RESULT that holds no data. Transforms, --where and where in DATA the table is are "
+            "known from RESULT.",
         ),
     ] = NO_TABLE,
     k: Annotated[
@@ -69,7 +73,7 @@ def evaluate(
     from kmufs_stream import evaluate as run
 
     _check_table(table)
-    data = opened(table, log=log, quiet=quiet) if table.data else None
+    data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
     with shown(log=log, quiet=quiet) as progress:
         found = run(
             result,
@@ -129,8 +133,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         rows += [
             (
                 "labels",
-                f"{labels}: {summary['classes']:,} classes of "
-                f"{summary['samples_with_class']:,} samples",
+                f"{labels}: {counted(summary['classes'], 'classes')} of "
+                f"{counted(summary['samples_with_class'], 'samples')}",
             ),
             ("accuracy", f"{summary['accuracy']:.2%} under the best matching"),
             ("NMI", f"{summary['nmi']:.4f}"),
@@ -160,7 +164,8 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         ("K-means", _ending(summary)),
     ]
     if summary["missing_values"]:
-        rows.append(("missing", f"the mean stands in for {summary['missing_values']:,} values"))
+        values = counted(summary["missing_values"], "values")
+        rows.append(("missing", f"means stand in for {values}"))
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
     return rows + show.took(summary)

@@ -37,6 +37,9 @@ def info(
             show.line(out)
             show.line(out, heading, "bold")
             show.facts(out, [(named(n), in_words(v)) for n, v in found[heading].items()])
+    if found["kind"] == "checkpoint" and found["command"] is not None:
+        going_on = " --resume"
+        show.next_commands(out, found["command"].replace(going_on, "") + going_on)
     if found["arrays"]:
         show.line(out)
         show.line(out, "arrays", "bold")

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from kmufs_stream.sources.matrix import Sparsity
 
 NAMED = 5  # labels that are shown
+FOUND = "values are found only as select reads: "
 MISSING = {
-    "raise": "values raise an error; --missing mean, drop-features or drop-samples deals with them",
-    "mean": "values: their feature's mean stands in",
-    "drop-features": "values: features that miss any are left out",
-    "drop-samples": "values: samples that miss any are left out",
+    "raise": f"{FOUND}they end the run; --missing mean, drop-features or drop-samples deals with "
+    "them",
+    "mean": f"{FOUND}their feature's mean stands in",
+    "drop-features": f"{FOUND}features that miss any are left out",
+    "drop-samples": f"{FOUND}samples that miss any are left out",
 }
 
 
@@ -44,7 +46,7 @@ def plan(
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
     from kmufs_stream.streaming.cluster import connected
 
-    matrix, stores = table.open(), table.storage_options()
+    matrix, stores = table.open(factor), table.storage_options()
     known = None if factor is None else load_factor(factor, storage_options=stores)
     policy = (table.screening() if known is None else known.screening).missing
     with connected(scheduler, workers, threads=threads, memory=memory) as share:

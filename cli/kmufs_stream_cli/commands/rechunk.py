@@ -9,6 +9,7 @@ import typer
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
+from kmufs_stream_cli.typed import typed
 
 
 @on_table
@@ -45,6 +46,7 @@ def rechunk(
             resume=resume,
             overwrite=overwrite,
             storage_options=table.storage_options(),
+            command=typed(),
             progress=progress,
         )
     if json:

@@ -112,12 +112,12 @@ def select(
 ) -> None:
     """Choose the H features of DATA that best separate K clusters, and write them to a Zarr store.
 
-    The data are read once, block by block, whatever their size.
+    The data are read once (wide data a few times), block by block, whatever their size.
     """
     from kmufs_stream import AdmmOptions, LanczosOptions
     from kmufs_stream.streaming.cluster import connected
 
-    matrix = opened(table, log=log, quiet=quiet)
+    matrix = opened(table, log=log, quiet=quiet, like=factor)
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         result = run_select(
             matrix,

@@ -132,10 +132,11 @@ def sweep(
         show.as_json(found.summary())
     else:
         _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
-        show.line(show.console())
-        why, command = _select(found, table, from_factor=from_factor)
-        show.line(show.console(), why)
-        show.next_commands(show.console(), command)
+        if any(trial.h < found.usable for trial in found.trials):
+            show.line(show.console())
+            why, command = _select(found, table, from_factor=from_factor)
+            show.line(show.console(), why)
+            show.next_commands(show.console(), command)
 
 
 def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -207,16 +208,20 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
 
 
 def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[str, str]:
-    """Why one of the trials: what is suggested, or else what explains most; and its command."""
-    wanted = found.suggested_k.eigengap
-    trials = [trial for trial in found.trials if trial.k == wanted]
-    best = max(trials or found.trials, key=lambda trial: trial.explained)
+    """Why one of the trials: what is suggested, or else what explains most; and its command.
+
+    All features explain most, and to choose them is no choice.
+    """
+    wanted = found.suggested_k.k
+    choices = [trial for trial in found.trials if trial.h < found.usable]
+    trials = [trial for trial in choices if trial.k == wanted]
+    best = max(trials or choices, key=lambda trial: trial.explained)
     k, solver = best.k, best.solver
     knee = found.suggested_h.get((k, solver))
     h = knee or best.h
     chosen = []
     if trials:
-        chosen.append(f"k = {k}, where the eigengap is")
+        chosen.append(f"k = {k}, for which the spectrum speaks")
     elif len({trial.k for trial in found.trials}) > 1:
         chosen.append(f"k = {k}, of which most is explained")
     if len({trial.solver for trial in found.trials}) > 1:
@@ -224,7 +229,8 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
     if knee:
         chosen.append(f"h = {h}, the knee of its curve")
     elif len({trial.h for trial in found.trials}) > 1:
-        chosen.append(f"h = {h}, which explains most")
+        all_of_them = " short of all" if len(choices) < len(found.trials) else ""
+        chosen.append(f"h = {h}, which explains most{all_of_them}")
     why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
     if from_factor:
         why += f" DATA is what {table.data} was made of."
@@ -241,20 +247,15 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
 
 def _show_k(out: Any, found: Sweep) -> None:
     k = found.suggested_k
-    gap = "none: no component stands above noise"
-    if k.eigengap is not None:
-        gap = f"k = {k.eigengap}, one more than the components before the widest gap"
-    all_of_them = " or more: all that were computed" if k.above_noise == k.components else ""
-    show.line(out, "Suggestion only: k from the spectrum")
-    show.facts(
-        out,
-        [
-            ("eigengap", gap),
-            (
-                "noise edge",
-                f"{k.above_noise:,}{all_of_them} of {k.components:,} components are above "
-                f"{k.noise_edge:.4g}, where independent features end: "
-                f"the spectrum shows {k.above_noise + 1} clusters",
-            ),
-        ],
+    suggested = "none: no component stands above noise"
+    if k.k is not None:
+        suggested = f"k = {k.k}, one more than the components "
+        suggested += "above the noise edge" if k.by == "noise edge" else "before the widest gap"
+    above = (
+        f"{k.above_noise:,} of {k.components:,} components are above {k.noise_edge:.4g}, where "
+        "independent features end"
     )
+    if k.by == "widest gap":
+        above += ": too many to tell clusters from the rest"
+    show.line(out, "Suggestion only: k from the spectrum")
+    show.facts(out, [("suggested", suggested), ("noise edge", above)])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream_cli import options, show
-from kmufs_stream_cli.commands.decompose import H, show_factor, summary_of
+from kmufs_stream_cli.commands.decompose import show_factor, summary_of
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
@@ -33,7 +33,7 @@ def update(
             "--out",
             metavar="PATH",
             callback=options.lasting,
-            help="Zarr store to write; by default the new factor takes FACTOR's place.",
+            help="Zarr store to write; by default FACTOR itself, which takes --overwrite.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -49,13 +49,14 @@ def update(
 ) -> None:
     """Add rows to a factor: only they are read, and it becomes the factor of all rows.
 
-    Transforms, features that take part and what becomes of missing values are FACTOR's.
+    Transforms, features that take part and what becomes of missing values are FACTOR's, and it
+    knows where in NEW the table is: the options below that say so are for data unlike its own.
     """
     from kmufs_stream import update as run
     from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
-    matrix = opened(table, log=log, quiet=quiet)
+    matrix = opened(table, log=log, quiet=quiet, like=factor)
     target = factor if out is None else out
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
@@ -65,7 +66,7 @@ def update(
             factor,
             matrix,
             out=target,
-            overwrite=overwrite or out is None,
+            overwrite=overwrite,
             memory=share,
             threads=threads,
             storage_options=table.storage_options(),
@@ -78,5 +79,5 @@ def update(
         show.as_json(summary)
         return
     show_factor(updated, summary, f"Added {matrix.shape[0]:,} samples, decomposed")
-    h = min(H, summary["usable"])
+    h = show.fewer(summary["usable"])
     show.next_commands(show.console(), show.command("sweep", target, k=updated.k, h=h))

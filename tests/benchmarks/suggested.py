@@ -1,0 +1,117 @@
+"""How often the k that sweep suggests is the number of planted clusters.
+
+python tests/benchmarks/suggested.py
+python tests/benchmarks/suggested.py FOLDER
+
+Against the widest gap among the components above the noise edge alone, which was the rule once.
+With FOLDER, as in `quality.py`, also what both say of labelled sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from limits import show
+from numpy.typing import NDArray
+from quality import load
+
+from kmufs_stream import Factor, decompose
+from kmufs_stream.structure import MOST_CLUSTERS, suggest_k
+
+Float = NDArray[np.float64]
+
+SEPARATIONS = (0.5, 1, 2, 4)  # standard deviations of the centres, of noise of 1
+SHARES = (0.2, 0.5, 1)  # of features that tell clusters apart
+
+
+def normal(centres: Float, rng: np.random.Generator) -> Float:
+    """Normal noise about the centres, the same of every feature."""
+    return centres + rng.normal(size=centres.shape)
+
+
+def scaled(centres: Float, rng: np.random.Generator) -> Float:
+    """The same in units that differ from feature to feature."""
+    return normal(centres, rng) * np.exp(rng.normal(size=centres.shape[1]))
+
+
+def counts(centres: Float, rng: np.random.Generator) -> Float:
+    """Poisson counts, of which the centres are logarithms."""
+    return rng.poisson(np.exp(0.5 * centres + 0.5)).astype(float)
+
+
+def heavy(centres: Float, rng: np.random.Generator) -> Float:
+    """Noise of Student's t with five degrees of freedom."""
+    return centres + rng.standard_t(5, size=centres.shape)
+
+
+def correlated(centres: Float, rng: np.random.Generator) -> Float:
+    """Noise of which neighbouring features correlate by one half."""
+    noise = rng.normal(size=centres.shape)
+    for j in range(1, noise.shape[1]):
+        noise[:, j] = 0.5 * noise[:, j - 1] + np.sqrt(0.75) * noise[:, j]
+    return centres + noise
+
+
+KINDS: tuple[Callable[[Float, np.random.Generator], Float], ...] = (
+    normal,
+    scaled,
+    counts,
+    heavy,
+    correlated,
+)
+
+
+def planted(kind: Callable[..., Float], rng: np.random.Generator) -> tuple[Float, int]:
+    """A table of 2 to 12 clusters of unequal sizes, 1000 to 5000 x 30 to 500."""
+    k, n = int(rng.integers(2, 13)), int(rng.integers(1000, 5001))
+    p = int(np.exp(rng.uniform(np.log(30), np.log(500))))
+    telling = max(int(p * rng.choice(SHARES)), k)
+    centres = np.zeros((k, p))
+    centres[:, :telling] = rng.normal(size=(k, telling)) * rng.choice(SEPARATIONS)
+    return kind(centres[rng.choice(k, size=n, p=rng.dirichlet(np.full(k, 5.0)))], rng), k
+
+
+def answers(factor: Factor) -> tuple[int, int]:
+    """What is suggested, and what the gap alone would suggest; 1 for nothing."""
+    found, values = suggest_k(factor), factor.eigenvalues
+    above = found.above_noise
+    gaps = values[:above] / np.maximum(np.append(values[1:], values[-1]), 1e-300)[:above]
+    return found.k or 1, int(np.argmax(gaps)) + 2 if above else 1
+
+
+def main() -> None:
+    """Print shares of right answers and mean errors, by kind of noise; then the labelled sets."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--tables", type=int, default=100, help="of each kind of noise")
+    parser.add_argument("--labels", default="bulk_labels", help="column of an AnnData's obs")
+    asked = parser.parse_args()
+    rows, every = list[list[object]](), list[tuple[int, int]]()
+    for kind in KINDS:
+        rng, errors = np.random.default_rng(0), list[tuple[int, int]]()
+        for _ in range(asked.tables):
+            table, k = planted(kind, rng)
+            suggested, gap = answers(decompose(table, min(MOST_CLUSTERS, table.shape[1])))
+            errors.append((suggested - k, gap - k))
+        every += errors
+        rows.append([kind.__name__, *_rates(errors)])
+    columns = ["noise", "right %", "gap right %", "mean error", "gap mean error"]
+    show(f"{len(every)} planted tables", columns, [*rows, ["all", *_rates(every)]])
+    if asked.folder is not None:
+        sets = load(asked.folder, asked.labels)
+        said = [
+            [s.name, s.k, *answers(decompose(s.X, min(MOST_CLUSTERS, s.X.shape[1])))] for s in sets
+        ]
+        show("Labelled sets", ["set", "classes", "suggested", "gap"], said)
+
+
+def _rates(errors: list[tuple[int, int]]) -> list[float]:
+    off = np.abs(np.array(errors))
+    return [*(100 * (off == 0).mean(axis=0)), *off.mean(axis=0)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Where in the data a table is: said once, and known from then on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from helpers import planted
+
+from kmufs_stream import (
+    RequestError,
+    apply,
+    decompose,
+    evaluate,
+    info,
+    load_factor,
+    open_matrix,
+    select,
+    update,
+)
+from kmufs_stream.opening import open_like
+
+SAID = {"variable": "air", "sample_dims": ["time"]}
+
+
+def grids(n: int, seed: int = 0) -> xr.Dataset:
+    """Two variables of n times on a grid of 3 x 4."""
+    values = planted(n, 12, seed=seed).reshape(n, 3, 4)
+    dims = ("time", "lat", "lon")
+    places = {"lat": np.arange(3.0), "lon": np.arange(4.0)}
+    return xr.Dataset({"air": (dims, values), "sea": (dims, -values)}, places)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> tuple[str, str]:
+    """Two stores of such grids."""
+    paths = [str(tmp_path / f"{name}.zarr") for name in ("old", "new")]
+    for path, n in zip(paths, (60, 40), strict=True):
+        grids(n, seed=n).to_zarr(path)
+    return paths[0], paths[1]
+
+
+def test_results_and_factors_know_where_the_table_is(
+    stores: tuple[str, str], tmp_path: Path
+) -> None:
+    old, new = stores
+    matrix = open_matrix(old, variable="air", sample_dims="time")
+    factor, result = tmp_path / "factor.zarr", tmp_path / "chosen.zarr"
+    decompose(matrix, 3, out=factor)
+    assert load_factor(factor).located == SAID
+    select(old, 3, 4, factor=factor, solver="exact", out=result)
+    judged = evaluate(result, data=old, starts=1)
+    assert judged.full_cost is not None
+    assert judged.names == [f"lat={i // 4} lon={i % 4}" for i in judged.selected]
+    assert apply(result, new, out=tmp_path / "applied.zarr").samples == 40
+    assert update(factor, new).features.samples == 100
+    for made in (factor, result, tmp_path / "applied.zarr"):
+        assert info(made)["options"]["sample_dims"] == ["time"]
+    assert open_like(result, new).name == "air"
+    assert open_like(load_factor(factor), grids(40)["sea"]).shape == (40, 12)
+
+
+def test_what_is_given_counts(stores: tuple[str, str], tmp_path: Path) -> None:
+    old, new = stores
+    factor = decompose(open_matrix(old, variable="air", sample_dims="time"), 3)
+    assert open_like(factor, new, variable="sea").name == "sea"
+    assert open_like(factor, new, feature_dims="time").shape == (12, 40)
+    with pytest.raises(RequestError, match="no dimension 'tim'"):
+        open_like(factor, new, sample_dims="tim")
+    with pytest.raises(RequestError, match="--where"):
+        open_like(factor, new, where="nothing > 3")
+
+
+def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_path: Path) -> None:
+    factor = decompose(open_matrix(stores[0], variable="air", sample_dims="time"), 3)
+    xr.Dataset({"x": (("a", "b"), planted(20, 5))}).to_zarr(tmp_path / "flat.zarr")
+    assert open_like(factor, tmp_path / "flat.zarr").shape == (20, 5)
+    assert open_like(factor, planted(20, 5)).shape == (20, 5)
+    grids(9)[["air"]].rename(time="day").to_zarr(tmp_path / "days.zarr")
+    with pytest.raises(RequestError, match="no dimension 'time'"):
+        open_like(factor, tmp_path / "days.zarr")
+    assert open_like(tmp_path / "nothing.zarr", tmp_path / "flat.zarr").shape == (20, 5)
