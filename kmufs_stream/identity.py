@@ -40,10 +40,8 @@ def check_belongs(factor: Factor, matrix: Matrix) -> str:
     No one store may hold all rows of a factor to which some were added: of its row sample, some
     rows are compared in place of metadata, probe and chunks.
     """
-    n, p = matrix.shape
-    ours = {"shape": f"{n} x {p}"}
-    if n and factor.fingerprint["shape"] == ours["shape"]:
-        ours = fingerprint(matrix, read_probe(matrix))
+    check_shape(factor, matrix)
+    ours = fingerprint(matrix, read_probe(matrix))
     added = PARTS in factor.fingerprint
     for what, found in ours.items():
         kept = factor.fingerprint.get(what)
@@ -52,6 +50,14 @@ def check_belongs(factor: Factor, matrix: Matrix) -> str:
     if added and not _holds_sample(factor, matrix):
         raise _wrong_factor(matrix, "sample", added=True)
     return ours["chunks"]
+
+
+def check_shape(factor: Factor, matrix: Matrix) -> None:
+    """Refuse a factor of data of another shape; nothing is read."""
+    kept, (n, p) = factor.fingerprint["shape"], matrix.shape
+    if kept != f"{n} x {p}":
+        added = PARTS in factor.fingerprint
+        raise _wrong_factor(matrix, "shape", added=added, kept=kept, found=f"{n} x {p}")
 
 
 def _wrong_factor(matrix: Matrix, what: str, *, added: bool, **said: str | None) -> RequestError:

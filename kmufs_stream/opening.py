@@ -11,11 +11,12 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor
 from kmufs_stream.places import PlaceLike, is_there, place_of
 from kmufs_stream.recognition import stored_attributes
-from kmufs_stream.sources import LOCATING, Matrix, open_matrix
+from kmufs_stream.sources import Matrix, open_matrix
 
+WHICH = ("variable", "features_from_variables")
 DIMS = ("sample_dims", "feature_dims")
-LABELS = ("feature_labels",)
-WITHIN = tuple(name for name in LOCATING if name not in DIMS + LABELS)
+TOGETHER = (WHICH, ("group",), ("layer", "raw"), DIMS, ("feature_labels",))
+UNNAMED = "data"  # what arrays without a name are called
 LACKING = (  # codes of what these data have not, and others had
     "ambiguous_variable",
     "bad_option",
@@ -39,12 +40,12 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
     made : the factor, or where either is stored.
     data, options : see :func:`kmufs_stream.open_matrix`. What of these says where the table is,
         such as ``sample_dims``, is taken from ``made`` where it is not given, and where the data
-        have it.
+        have it. Another variable is not taken for the one that was named.
 
     Raises what ``open_matrix`` raises, of what is known where nothing else is right either.
     """
     known = {} if isinstance(data, Matrix) else _located(made, options.get("storage_options"))
-    for names in (WITHIN, DIMS, LABELS):  # of those that belong together one speaks for all
+    for names in TOGETHER:  # one that is given speaks for all
         if any(options.get(name) for name in names):
             known = {name: value for name, value in known.items() if name not in names}
     try:
@@ -52,9 +53,14 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
     except RequestError as error:
         if not known or error.code not in LACKING:
             raise
-        for less in ({name: known[name] for name in DIMS if name in known}, {}):
+        # Of what is no store, nobody chooses a variable.
+        name = None if error.code == "not_a_store" else known.get("variable")
+        for kept in (WHICH + DIMS, DIMS, ()):
+            less = {key: known[key] for key in kept if key in known}
             with contextlib.suppress(RequestError):
-                return open_matrix(data, **{**options, **less})
+                found = open_matrix(data, **{**options, **less})
+                if name is None or found.name in (name, UNNAMED):
+                    return found
         raise
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, check_k, components_for
+from kmufs_stream.identity import check_shape
 from kmufs_stream.routes.lanczos import lanczos_bytes, product_block_columns
 from kmufs_stream.screening import Screening
 from kmufs_stream.sources import Matrix
@@ -64,6 +65,7 @@ def plan_for(
     if client is not None:
         demand = replace(demand, cluster=cluster_size(client))
     if factor is not None:
+        check_shape(factor, matrix)
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
         return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
     fills = matrix.dtype.kind == "f" and screening.missing == "mean"

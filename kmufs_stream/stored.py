@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,7 +164,15 @@ def open_selection(place: Place) -> StoredSelection:
     """
     root = _read(place)
     dim, data = str(root["feature_index"].dims[0]), list(root.data_vars)
-    matrix = open_matrix(place, variable=str(data[0]), feature_dims=dim) if data else None
+    named = json.loads(root.attrs.get("located", "{}")).get("feature_labels")
+    matrix = None
+    if data:
+        matrix = open_matrix(
+            place,
+            variable=str(data[0]),
+            feature_dims=dim,
+            feature_labels=named if named in root.variables else None,
+        )
     standard, samples, dropped = None, 0 if matrix is None else matrix.shape[0], None
     selected = root["feature_index"].values.astype(np.int64)
     labels = None if matrix is None else matrix.labels

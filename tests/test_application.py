@@ -10,7 +10,7 @@ import xarray as xr
 from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 from scipy import sparse
 
-from kmufs_stream import RequestError, apply, open_matrix, select
+from kmufs_stream import RequestError, apply, evaluate, open_matrix, select
 
 K, H = 3, 6
 X = planted(200, 20)
@@ -50,6 +50,16 @@ def test_the_same_columns_wherever_they_stand(tmp_path: Path, selection_only: bo
     np.testing.assert_array_equal(new["gene"][done.columns], wanted(chosen))
     np.testing.assert_array_equal(found["score"], first.scores)
     np.testing.assert_array_equal(found["rank"], first.ranks)
+
+
+def test_other_labels_than_the_index_are_known_of_what_was_written(tmp_path: Path) -> None:
+    named = labelled(X).assign_coords(symbol=("gene", [f"s{i}" for i in range(20)]))
+    write_xarray(tmp_path / "old.zarr", named, chunks=(50, 20))
+    matrix = open_matrix(tmp_path / "old.zarr", feature_labels="symbol")
+    select(matrix, K, H, out=tmp_path / "chosen.zarr")
+    apply(tmp_path / "chosen.zarr", str(tmp_path / "old.zarr"), out=tmp_path / "out.zarr")
+    found = evaluate(tmp_path / "out.zarr", data=str(tmp_path / "old.zarr"), starts=1)
+    assert found.names == [f"s{i}" for i in found.selected]
 
 
 def test_by_position_without_labels(tmp_path: Path, chosen: Path) -> None:

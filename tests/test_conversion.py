@@ -83,6 +83,13 @@ def test_text(tmp_path: Path, name: str, index: str | None) -> None:
         assert found["sample"].values.tolist() == table.index.tolist()
 
 
+@pytest.mark.parametrize(("header", "noted"), [("3,1,2", True), ("400,401.5,403", False)])
+def test_a_header_of_numbers_may_be_a_sample(tmp_path: Path, header: str, noted: bool) -> None:
+    (tmp_path / "x.csv").write_text(header + "\n1,2,4\n4,5.5,1\n")
+    done = convert(tmp_path / "x.csv", tmp_path / "x.zarr")
+    assert any("put a line of names above it" in note for note in done.notes) == noted
+
+
 def test_text_whose_numbers_change_kind_and_whose_labels_repeat(tmp_path: Path) -> None:
     rows = "\n".join([*["1,2,3"] * 60, *["1.5,,1e3"] * 60])
     (tmp_path / "x.csv").write_text(f"a,a,b\n{rows}\n")

@@ -66,6 +66,11 @@ def test_what_is_given_counts(stores: tuple[str, str], tmp_path: Path) -> None:
     old, new = stores
     factor = decompose(open_matrix(old, variable="air", sample_dims="time"), 3)
     assert open_like(factor, new, variable="sea").name == "sea"
+    deep = str(tmp_path / "deep.zarr")
+    grids(50).to_zarr(deep, group="a/b")
+    inside = decompose(open_matrix(deep, group="a/b", variable="air", sample_dims="time"), 3)
+    assert open_like(inside, deep, variable="sea").shape == (50, 12)
+    assert open_like(inside, new).shape == (40, 12)
     assert open_like(factor, new, feature_dims="time").shape == (12, 40)
     with pytest.raises(RequestError, match="no dimension 'tim'"):
         open_like(factor, new, sample_dims="tim")
@@ -76,8 +81,13 @@ def test_what_is_given_counts(stores: tuple[str, str], tmp_path: Path) -> None:
 def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_path: Path) -> None:
     factor = decompose(open_matrix(stores[0], variable="air", sample_dims="time"), 3)
     xr.Dataset({"x": (("a", "b"), planted(20, 5))}).to_zarr(tmp_path / "flat.zarr")
-    assert open_like(factor, tmp_path / "flat.zarr").shape == (20, 5)
+    with pytest.raises(RequestError, match="no variable 'air'"):
+        open_like(factor, tmp_path / "flat.zarr")
+    assert open_like(factor, tmp_path / "flat.zarr", variable="x").shape == (20, 5)
     assert open_like(factor, planted(20, 5)).shape == (20, 5)
+    grids(9)[["sea"]].to_zarr(tmp_path / "sea.zarr")
+    with pytest.raises(RequestError, match="no variable 'air'"):
+        open_like(factor, tmp_path / "sea.zarr")
     grids(9)[["air"]].rename(time="day").to_zarr(tmp_path / "days.zarr")
     with pytest.raises(RequestError, match="no dimension 'time'"):
         open_like(factor, tmp_path / "days.zarr")

@@ -162,7 +162,7 @@ def open_csv(
         partial(_blocks, table, features, columns, dtypes, wanted),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
-        notes=[*dialect.notes, *_repeated(header), *([commas] if commas else [])],
+        notes=[*dialect.notes, *_doubtful(header), *([commas] if commas else [])],
     )
 
 
@@ -179,10 +179,17 @@ def _with_commas(table: _Text, first: pd.DataFrame, texts: list[int]) -> str | N
     )
 
 
-def _repeated(header: Sequence[str]) -> list[str]:
-    """What is told of columns of one name."""
+def _doubtful(header: Sequence[str]) -> list[str]:
+    """What is told of columns of one name, and of names that are numbers."""
     twice = [repr(name) for name, n in Counter(header).items() if n > 1]
-    return [f"Several columns are called {', '.join(twice)}: each is kept."] if twice else []
+    notes = [f"Several columns are called {', '.join(twice)}: each is kept."] if twice else []
+    numbers = pd.to_numeric(pd.Series(header), errors="coerce")
+    if numbers.notna().all() and not numbers.is_monotonic_increasing:  # as wavelengths are
+        notes.append(
+            f"The names of all columns are numbers ({', '.join(header[:SHOWN])}): if that line is "
+            "a sample, put a line of names above it."
+        )
+    return notes
 
 
 def _first(table: _Text, dtypes: Mapping[int, Any]) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from kmufs_stream.sources.store import open_array, open_store
 from kmufs_stream.sources.sturdy import RETRIES
 from kmufs_stream.sources.transforms import transformed
 
-__all__ = ["LOCATING", "Matrix", "Rows", "open_matrix"]
+__all__ = ["Matrix", "Rows", "open_matrix"]
 
 LOCATING = (
     "variable",

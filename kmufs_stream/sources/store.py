@@ -222,6 +222,14 @@ def _choose(
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if candidates:
+        there = {d for a in candidates.values() for d in dimension_names(a, datasets) or BARE_DIMS}
+        unknown = sorted(dims - there)
+        if unknown:
+            raise RequestError(
+                "unknown_dimension",
+                f"No table in {path} has a dimension {unknown[0]!r}.",
+                f"{did_you_mean(unknown[0], there)}Dimensions there: {', '.join(sorted(there))}.",
+            )
         raise RequestError(
             "ambiguous_variable",
             f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
@@ -267,6 +275,9 @@ def _candidates(
     }
     if datasets:
         described.update(map(str, datasets[0].coords))
+    # A mask or a height of the places where another was measured.
+    along = {n: set(dimension_names(a, datasets) or ()) for n, a in numeric.items()}
+    described.update(n for n, own in along.items() if own and any(own < d for d in along.values()))
     main = {n: a for n, a in numeric.items() if n not in described} or numeric
     flat = {n: a for n, a in main.items() if a.ndim == 2}
     return main if dims else flat or main

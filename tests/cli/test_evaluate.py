@@ -84,7 +84,7 @@ def test_what_apply_wrote_says_what_the_table_is_for(cli: Cli, chosen: Path) -> 
     assert cli("apply", chosen, "cells.zarr", "--out", "applied.zarr").code == 0
     done = cli("evaluate", "applied.zarr", "--data", "cells.zarr")
     assert done.code == 0
-    assert "not known of what apply wrote; of --data it takes only what RESULT lacks" in done.out
+    assert "not known of what apply wrote: it has no means of the features left out" in done.out
 
 
 def test_missing_values_are_said(cli: Cli, folder: Path) -> None:

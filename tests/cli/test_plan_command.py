@@ -34,6 +34,13 @@ def test_the_plan_is_the_one_that_select_runs(cli: Cli, table: Path) -> None:
     assert plan["predicted_peak_bytes"] == result["predicted_peak_bytes"]
 
 
+def test_a_factor_of_data_of_another_shape_is_refused(cli: Cli, table: Path, genes: Path) -> None:
+    assert cli("decompose", genes, "--k", 3, "--out", "factor.zarr").code == 0
+    done = cli("plan", table, "--k", 3, "--h", 5, "--factor", "factor.zarr", "--json")
+    assert (done.code, done.json()["error"]["code"]) == (2, "wrong_factor")
+    assert cli("plan", genes, "--k", 3, "--h", 5, "--factor", "factor.zarr", "--json").code == 0
+
+
 def test_nothing_is_read_or_written(cli: Cli, table: Path, untouched: Callable[[], bool]) -> None:
     for chunk in (table / "c").rglob("0"):
         if chunk.is_file():

@@ -359,6 +359,19 @@ def test_candidates_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
     assert caught.value.code == "unknown_variable"
 
 
+def test_what_only_describes_the_places_of_another_is_not_the_table(tmp_path: Path) -> None:
+    cube = xr.DataArray(X.reshape(120, 3, 4), dims=("time", "lat", "lon"))
+    mask = xr.DataArray(np.eye(3, 4), dims=("lat", "lon"))
+    xr.Dataset({"air": cube, "mask": mask}).to_zarr(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(values(open_matrix(tmp_path / "a.zarr", sample_dims="time")), X)
+    with pytest.raises(RequestError, match="'air'"):
+        open_matrix(tmp_path / "a.zarr")
+    cube.to_dataset(name="again").to_zarr(tmp_path / "a.zarr", mode="a")
+    with pytest.raises(RequestError, match="has a dimension 'tiem'") as caught:
+        open_matrix(tmp_path / "a.zarr", sample_dims="tiem")
+    assert "Did you mean 'time'" in caught.value.remedy
+
+
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_group_by_name(tmp_path: Path, zarr_format: int) -> None:
     form: Any = {"zarr_format": zarr_format}

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kmufs_stream.errors import counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import shown
 from kmufs_stream_cli.table import storage_options
@@ -98,8 +99,8 @@ def convert(
 def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
     """How much is missing, and what to say about it."""
     empty = missing["features_without_any"]
-    said = f"{missing['values']:,} values, in {missing['features']:,} features and "
-    said += f"{missing['samples']:,} samples"
+    values, features, samples = (counted(missing[n], n) for n in ("values", "features", "samples"))
+    said = f"{values}, in {features} and {samples}"
     if empty:
         said += f"; {empty:,} of the features have no value at all, and are left out anyway"
     return said + "; say --missing mean, drop-features or drop-samples" * parts

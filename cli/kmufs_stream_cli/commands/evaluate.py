@@ -142,7 +142,7 @@ def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> li
         ]
     if summary["cost_ratio"] is None:
         why = "needs the table that was selected from: --data DATA"
-        applied = "not known of what apply wrote; of --data it takes only what RESULT lacks"
+        applied = "not known of what apply wrote: it has no means of the features left out"
         rows.append(("cost ratio", applied if given else why))
     else:
         rows.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from kmufs_stream.errors import counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.table import TableOptions, on_table
 
@@ -142,7 +143,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         (
             "blocks",
             f"{made.block_rows:,} rows, {made.blocks_per_partition:,} per partition, "
-            f"{len(made.partitions):,} partitions",
+            f"{counted(len(made.partitions), 'partitions')}",
         ),
         ("threads", f"{made.threads:,}" + _of_workers(made)),
         ("reads", f"{_most(made)}{made.reads} for the factor, then the chosen columns once"),

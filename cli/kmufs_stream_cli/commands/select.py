@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kmufs_stream.errors import counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.plan import plan_facts
 from kmufs_stream_cli.progress import opened, say, shown
@@ -223,7 +224,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     if summary["missing_values"] or summary["samples_dropped"]:
         rows.append(("missing", _missing(summary)))
     if summary["kept"]:
-        rows.append(("kept", f"{len(summary['kept']):,} features, whatever their scores"))
+        rows.append(("kept", f"{counted(len(summary['kept']), 'features')}, whatever their scores"))
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
     if summary["ambiguous"]:

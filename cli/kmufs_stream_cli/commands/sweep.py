@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table
@@ -174,7 +174,9 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
 def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) -> None:
     out = show.console()
     read = f"reads of the data: {found.passes or 'none'}"
-    show.line(out, f"{len(found.trials):,} selections in {found.seconds:.2f} s; {read}.", "bold")
+    show.line(
+        out, f"{counted(len(found.trials), 'selections')} in {found.seconds:.2f} s; {read}.", "bold"
+    )
     show.line(out)
     columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
     columns += [("|correlation|", True), ("explained", True), ("", False)]
