@@ -275,11 +275,11 @@ def _candidates(
     }
     if datasets:
         described.update(map(str, datasets[0].coords))
-    # A mask or a height of the places where another was measured.
-    along = {n: set(dimension_names(a, datasets) or ()) for n, a in numeric.items()}
-    described.update(n for n, own in along.items() if own and any(own < d for d in along.values()))
     main = {n: a for n, a in numeric.items() if n not in described} or numeric
-    flat = {n: a for n, a in main.items() if a.ndim == 2}
+    along = {n: set(dimension_names(a, datasets) or ()) for n, a in main.items()}
+    # A mask or a height of the places where another was measured is no table before that.
+    alone = {n for n, own in along.items() if not own or not any(own < d for d in along.values())}
+    flat = {n: a for n, a in main.items() if a.ndim == 2 and n in alone}
     return main if dims else flat or main
 
 
