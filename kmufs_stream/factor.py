@@ -49,10 +49,10 @@ class RowSample:
                 start += missing
                 missing -= len(parts[-1])
                 if not missing:
-                    yield np.concatenate(parts)
-                    parts, missing = [], rows
+                    yield stack(parts)
+                    missing = rows
         if parts:
-            yield np.concatenate(parts)
+            yield stack(parts)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def open_csv(
         partial(_blocks, table, features, columns, dtypes, wanted),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
-        notes=[*dialect.notes, *_doubtful(header), *([commas] if commas else [])],
+        notes=[*dialect.notes, *_of_header(header), *([commas] if commas else [])],
     )
 
 
@@ -179,7 +179,7 @@ def _with_commas(table: _Text, first: pd.DataFrame, texts: list[int]) -> str | N
     )
 
 
-def _doubtful(header: Sequence[str]) -> list[str]:
+def _of_header(header: Sequence[str]) -> list[str]:
     """What is told of columns of one name, and of names that are numbers."""
     twice = [repr(name) for name, n in Counter(header).items() if n > 1]
     notes = [f"Several columns are called {', '.join(twice)}: each is kept."] if twice else []

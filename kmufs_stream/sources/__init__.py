@@ -30,18 +30,6 @@ from kmufs_stream.sources.transforms import transformed
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
 
-LOCATING = (
-    "variable",
-    "group",
-    "features_from_variables",
-    "layer",
-    "raw",
-    "sample_dims",
-    "feature_dims",
-    "feature_labels",
-)
-"""The parameters of open_matrix that say where in the data the table is."""
-
 
 def open_matrix(
     data: Any,

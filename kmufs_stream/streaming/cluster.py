@@ -15,7 +15,7 @@ import dask
 
 from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.blas import usable_cores
-from kmufs_stream.errors import BrokenError, RequestError, missing_library
+from kmufs_stream.errors import BrokenError, RequestError, counted, missing_library
 from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.plan import parse_memory
 from kmufs_stream.streaming.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
@@ -110,7 +110,7 @@ def connected(
     if share < least:
         raise RequestError(
             "does_not_fit",
-            f"{workers} worker{'s' * (workers > 1)} and this process share {size(budget)} of "
+            f"{counted(workers, 'workers')} and this process share {size(budget)} of "
             f"memory: {size(share)} each, where a worker by itself needs {size(least)}.",
             f"Give --memory {-(-least * (workers + 1) // MB)}MB or more, or start fewer workers.",
         )

@@ -14,7 +14,7 @@ import numpy as np
 from dask.utils import parse_bytes
 
 from kmufs_stream.blas import usable_cores
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError, counted, did_you_mean
 from kmufs_stream.progress import Planned
 from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.scaling import Precision
@@ -231,7 +231,7 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
         least = -(-needed // MB)
         return RequestError(
             "does_not_fit",
-            f"A worker with {cluster.threads} thread{'s' * (cluster.threads > 1)} needs "
+            f"A worker with {counted(cluster.threads, 'threads')} needs "
             f"{size(needed)} of memory, the smallest of {cluster.workers} has "
             f"{size(cluster.memory)} (blocks {size(sizing.block)} a thread, states "
             f"{size(sizing.cost.state)} each).",
@@ -242,11 +242,11 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
     given = "--memory" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give --memory {-(-peak // MB)}MB or more"
-    sparsity = sizing.table.sparsity
-    if sparsity is not None and sparsity.turn:
+    turn = "" if sizing.table.sparsity is None else sizing.table.sparsity.turn
+    if turn:
         remedy += (
             f"; the source itself takes {size(sizing.table.held_bytes)}: sparse data stored by "
-            f"columns (CSC) are read whole. Stored by rows they are streamed: {sparsity.turn}"
+            f"columns (CSC) are read whole. Stored by rows they are streamed: {turn}"
         )
     elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
         remedy += (
@@ -257,5 +257,5 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
         "does_not_fit",
         f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "
         f"(by stage: {sizes}).",
-        remedy if sparsity is not None and sparsity.turn else remedy + ".",
+        remedy if turn else remedy + ".",
     )
