@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
+from kmufs_stream.noise import noise_edge
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.streaming.sample import stack
@@ -66,12 +67,16 @@ class TiedComponents:
     first, last : their numbers, counted from 1; ``last`` may only be the last that there is.
     within : eigenvalues of neighbours among them differ by no more, which is no more than they
         may be wrong by.
-    try_k : the nearest k, below and above, that take none or all of them; empty if there are none.
+    noise : whether all lie below the noise edge, as the k-th and later of k separate clusters do.
+    try_k : the nearest k, below and above, that take none or all of them; in the noise the k that
+        the components above its edge speak for, if that is smaller. Empty if there are none, and
+        where more reads may tell the components apart.
     """
 
     first: int
     last: int
     within: float
+    noise: bool
     try_k: tuple[int, ...]
 
 
@@ -224,9 +229,17 @@ class Factor(Leading):
         apart = np.flatnonzero(~tied) + 1  # numbers of components that do not tie with the next
         first = int(apart[apart < k].max(initial=0)) + 1
         last = int(apart[apart > k].min(initial=len(values)))
+        edge = noise_edge(len(self.components), self.features.samples)
+        noise = self.settled and bool(values[first - 1] <= edge)
+        above = int((values > edge).sum())
         whole = last < len(values) or last == len(self.components)
         try_k = [first - 1] * (first > 1) + [last] * (whole and last <= self.rank)
-        return TiedComponents(first, last, float(within[first - 1 : last - 1].max()), tuple(try_k))
+        if noise:
+            try_k = [above + 1] * (0 < above < k - 1)
+        if not self.settled:
+            try_k = []  # another read may tell them apart
+        error = float(within[first - 1 : last - 1].max())
+        return TiedComponents(first, last, error, noise, tuple(try_k))
 
 
 def components_for(k: int, usable: int) -> int:

@@ -227,7 +227,7 @@ def identity_of_run(
         "k": str(k) if lanczos_only else "any",
         "method": plan.method,
         "precision": plan.precision,
-        "screening": repr(screening),
+        **{name.replace("_", " "): str(value) for name, value in vars(screening).items()},
         "seed": str(seed) if lanczos_only else "any",
         "rows of a block": str(plan.block_rows),
         "blocks of a partition": str(plan.blocks_per_partition),

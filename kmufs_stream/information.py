@@ -29,6 +29,8 @@ OUTCOME = (
     "solver_objective",
     "iterations",
     "converged",
+    "at_noise",
+    "beyond_noise",
     "ambiguous",
     "kept",
     "passes",
@@ -40,6 +42,7 @@ OUTCOME = (
     "reads_kept",
     "of_next_read",
 )
+DIGESTS = ("data labels", "data asked", "data values", "data chunks", checkpoint.OTHERS)
 SHAPE = ("samples", "features", "k", "h")
 
 
@@ -133,6 +136,7 @@ def _of_checkpoint(noted: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]
         kind, _, version = str(said["format"]).partition(" ")
         said |= {"format": kind, "format_version": int(version)}
         about = dict(said.pop(checkpoint.ABOUT, {}))
+        said["fingerprint"] = {name: said.pop(name) for name in DIGESTS if name in said}
         partitions = about.pop("partitions", None)
         return said | about | (_reads(noted.parent, partitions) if partitions else {}), {}
     except (ValueError, KeyError, TypeError):

@@ -58,6 +58,7 @@ class Selection:
     ambiguous : int64 source indices of the features whose score is as near to the h-th highest
         as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
     every_score : (u,) float64, a_i of all usable features.
+    beyond_noise : (u,) bool, which of them vary with the k components more than noise would.
     output, anndata_output : where the result was written, or None.
     made : the command line that asked for it and when; empty from Python.
     """
@@ -75,6 +76,7 @@ class Selection:
     optimum: float
     ambiguous: NDArray[np.int64]
     every_score: NDArray[np.float64]
+    beyond_noise: NDArray[np.bool_]
     solution: Solution
     factor: Factor
     matrix: Matrix
@@ -95,6 +97,11 @@ class Selection:
     def solver_objective(self) -> float:
         """What the solver maximises, at this choice; see the solver's docstring."""
         return self.solution.solver_objective
+
+    @property
+    def at_noise(self) -> NDArray[np.int64]:
+        """Source indices of the selected that vary with the k components no more than noise."""
+        return self.selected[~self.beyond_noise[self.solution.selected]]
 
     @property
     def tied_components(self) -> TiedComponents | None:
@@ -128,6 +135,8 @@ class Selection:
             "primal_residuals": (
                 None if solution.primal_residuals is None else list(solution.primal_residuals)
             ),
+            "at_noise": self.at_noise.tolist(),
+            "beyond_noise": int(self.beyond_noise.sum()),
             "ambiguous": self.ambiguous.tolist(),
             "tied_components": None if tied is None else vars(tied) | {"try_k": list(tied.try_k)},
             "kept": self.kept.tolist(),
@@ -173,6 +182,8 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "solver_objective": result.solver_objective,
         "iterations": solution.iterations,
         "converged": int(solution.converged),
+        "at_noise": len(result.at_noise),
+        "beyond_noise": int(result.beyond_noise.sum()),
         "ambiguous": len(result.ambiguous),
         "tied_components": 0 if tied is None else tied.last - tied.first + 1,
         "method": factor.method,

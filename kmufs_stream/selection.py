@@ -19,6 +19,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, check_k, check_rank
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
+from kmufs_stream.noise import beyond_noise
 from kmufs_stream.opening import open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, place_of
@@ -231,6 +232,9 @@ def _select(
         objective=float(chosen.sum()),
         optimum=float(np.sort(scores)[-h:].sum()),
         every_score=scores,
+        beyond_noise=beyond_noise(
+            factor.components[:, :k], factor.eigenvalues[:k], factor.features.samples
+        ),
         ambiguous=factor.features.usable[ambiguous_at(scores, h, factor.score_error)],
         solution=solution,
         factor=factor,

@@ -11,6 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from kmufs_stream.factor import Factor
+from kmufs_stream.noise import noise_edge
 
 Float = NDArray[np.float64]
 
@@ -155,11 +156,6 @@ def suggest_k(factor: Factor) -> KSuggestion:
     following = np.maximum(np.append(values[1:], values[-1]), np.finfo(float).tiny)
     widest = int(np.argmax(values[:above] / following[:above]))
     return KSuggestion(widest + 2, "widest gap", above, edge, len(values))
-
-
-def noise_edge(usable: int, samples: int) -> float:
-    """The largest eigenvalue that the correlation matrix of independent features would have."""
-    return float((1 + np.sqrt(usable / samples)) ** 2)
 
 
 def knee(h: Sequence[int], explained: Sequence[float]) -> int | None:

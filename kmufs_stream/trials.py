@@ -23,6 +23,7 @@ from kmufs_stream.factor import Factor, check_k, check_rank
 from kmufs_stream.factor_store import is_factor, load_factor
 from kmufs_stream.identity import check_unchanged
 from kmufs_stream.measures import mean_correlation
+from kmufs_stream.noise import beyond_noise
 from kmufs_stream.output import check_file
 from kmufs_stream.places import place_of
 from kmufs_stream.planning import LanczosOptions
@@ -47,6 +48,7 @@ class Trial:
     ----------
     explained : share of the relaxed cluster indicators Q_k in the span of the chosen features;
         k clusters make k - 1 components, and of the k-th, which is then noise, little is spanned.
+    at_noise : how many of the chosen vary with the k components no more than noise would.
     mean_correlation : mean absolute correlation of two chosen features.
     selected : (h,) int64 source indices, ascending.
     labels : their names, or None.
@@ -60,6 +62,7 @@ class Trial:
     solver_objective: float
     iterations: int
     converged: bool
+    at_noise: int
     explained: float
     mean_correlation: float
     selected: NDArray[np.int64]
@@ -249,6 +252,9 @@ def _trials(
     structure = cluster_structure(factor, chosen)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
     falling = np.sort(scores)[::-1]
+    telling = beyond_noise(
+        factor.components[:, :k], factor.eigenvalues[:k], factor.features.samples
+    )
     for (solver, h), solution in solutions.items():
         selected = solution.selected
         index = factor.features.usable[selected]
@@ -261,6 +267,7 @@ def _trials(
             solver_objective=solution.solver_objective,
             iterations=solution.iterations,
             converged=solution.converged,
+            at_noise=int((~telling[selected]).sum()),
             explained=structure.explained(selected, k),
             mean_correlation=mean_correlation(structure.of(selected)[0]),
             selected=index,

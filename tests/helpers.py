@@ -38,6 +38,14 @@ def planted(
     return np.asarray(X.astype(dtype))
 
 
+def few_telling(n: int, p: int, k: int, telling: int, *, seed: int = 0) -> npt.NDArray[np.float64]:
+    """k clusters well apart in the first features; the others are independent noise."""
+    rng = np.random.default_rng(seed)
+    centres = np.zeros((k, p))
+    centres[:, :telling] = rng.normal(size=(k, telling)) * 4
+    return centres[rng.integers(k, size=n)] + rng.normal(size=(n, p))
+
+
 def labelled(X: npt.NDArray[Any], **attrs: Any) -> xr.DataArray:
     """X with coordinates of all kinds along both dimensions, and beside them."""
     n, p = X.shape

@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from helpers import planted, tied_table
+from helpers import few_telling, planted, tied_table
 
-from kmufs_stream import RequestError, decompose
+from kmufs_stream import LanczosOptions, RequestError, decompose
 from kmufs_stream.factor import RowSample, components_for, orient_columns, score_tolerance
 
 
@@ -81,7 +81,7 @@ def test_eigenvalues_that_tie_with_the_k_th_are_told(method: str, precision: str
     for k in (2, 3):
         tied = factor.tied_components(k)
         assert tied is not None
-        assert (tied.first, tied.last, tied.try_k) == (2, 4, (1, 4))
+        assert (tied.first, tied.last, tied.noise, tied.try_k) == (2, 4, False, (1, 4))
         assert 0 < tied.within < (1e-4 if precision == "float32" else 1e-12)
 
 
@@ -104,5 +104,19 @@ def test_all_features_tie_where_none_is_related_to_another() -> None:
     whole = decompose(tied_table((1,) * 4), 2)
     tied = whole.tied_components(2)
     assert tied is not None
-    assert (tied.first, tied.last, tied.try_k) == (1, 4, (4,))
+    assert (tied.first, tied.last, tied.noise, tied.try_k) == (1, 4, True, ())
     assert whole.tied_components(4) is None
+
+
+def test_the_noise_after_the_components_of_k_clusters_speaks_for_no_other_k() -> None:
+    X = few_telling(900, 600, 5, 60)
+    factor = decompose(X, 10, method="lanczos", lanczos=LanczosOptions(tol=0.1))
+    for k, instead in ((5, ()), (7, (5,))):
+        tied = factor.tied_components(k)
+        assert tied is not None
+        assert (tied.first, tied.noise, tied.try_k) == (5, True, instead)
+    assert factor.tied_components(4) is None
+    early = decompose(X, 10, method="lanczos", lanczos=LanczosOptions(tol=1e-9, max_passes=2))
+    tied = early.tied_components(5)
+    assert tied is not None
+    assert (tied.noise, tied.try_k) == (False, ())  # more reads would tell

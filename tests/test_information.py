@@ -13,16 +13,21 @@ from helpers import planted, write_bare
 
 from kmufs_stream import (
     RequestError,
+    Screening,
     __version__,
     apply,
     decompose,
     evaluate,
     info,
+    open_matrix,
+    plan_selection,
     report,
     select,
 )
+from kmufs_stream.identity import fingerprint, identity_of_run
 from kmufs_stream.result import RELATED
 from kmufs_stream.streaming.checkpoint import Checkpoint, save_state
+from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.streaming.tree import Node
 from kmufs_stream.structure import correlation_of
 
@@ -104,6 +109,18 @@ def test_a_checkpoint_tells_how_far_its_run_came(data: Path, tmp_path: Path) -> 
     assert found["outcome"] == {"reads_kept": 1, "of_next_read": pytest.approx(3 / 5)}
     assert (found["source"], found["command"]) == ("d.zarr", "kmufs-stream select d.zarr")
     assert "about" not in found["options"]
+
+
+def test_a_checkpoint_tells_what_was_asked_in_words(data: Path, tmp_path: Path) -> None:
+    matrix = open_matrix(data)
+    plan = plan_selection(matrix, 2, 3)
+    whose = fingerprint(matrix, read_probe(matrix))
+    kept = Checkpoint(tmp_path / "c", resume=False)
+    kept.claim(identity_of_run(whose, 2, plan, 0, Screening("mean", 0.5)))
+    found = info(tmp_path / "c")
+    assert (found["options"]["missing"], found["options"]["min std"]) == ("mean", "0.5")
+    assert whose["chunks"] not in found["options"].values()
+    assert whose["chunks"] in found["identity"]
 
 
 def test_other_versions_are_told_not_refused(data: Path, tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def test_scores_that_are_not_unique_are_told(tmp_path: Path) -> None:
     X = tied_table((3, 2, 2, 1))
     chosen = select(X, 2, 3, solver="exact", out=tmp_path / "tied.zarr")
     told = json.loads(json.dumps(chosen.summary()))["tied_components"]
-    assert told == {"first": 2, "last": 3, "within": told["within"], "try_k": [1, 3]}
+    within = told["within"]
+    assert told == {"first": 2, "last": 3, "within": within, "noise": False, "try_k": [1, 3]}
     assert chosen.dataset.attrs["tied_components"] == 2
     for k in (1, 3):
         assert select(X, k, 3, solver="exact").summary()["tied_components"] is None

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from kmufs_stream.errors import counted
+
 if TYPE_CHECKING:
     from kmufs_stream import Factor
 
@@ -69,10 +71,10 @@ def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("time", time), ("memory", memory)]
 
 
-def next_commands(out: Console, *commands: str) -> None:
-    """What to type next: one of these."""
+def next_commands(out: Console, *commands: str, note: str = "") -> None:
+    """What to type next: one of these; ``note`` tells what in them is but an example."""
     line(out)
-    line(out, "Next:")
+    line(out, f"Next{note and f' ({note})'}:")
     for command in commands:
         line(out, f"  {command}", "bold")
 
@@ -83,13 +85,15 @@ def opened(store: str) -> str:
     return shlex.join(["python", "-c", f"import xarray; print(xarray.open_zarr({path}))"])
 
 
-def planned(store: str, features: int, **options: object) -> str:
-    """A command that plans a selection from a store of so many features."""
-    return command("plan", store, **options, k=fewer(features, 10), h=fewer(features))
+def next_plan(out: Console, store: str, features: int, **options: object) -> None:
+    """Plan a selection from a store of so many features."""
+    asked = command("plan", store, **options, k=fewer(features, 10), h=fewer(features))
+    note = f"k clusters and h of {counted(features, 'features')} are examples: give yours"
+    next_commands(out, asked, note=note)
 
 
 def fewer(features: int, most: int = 100) -> int:
-    """A number to try that leaves most features out."""
+    """A number to begin with that leaves most features out."""
     return max(min(most, features // 3), 1)
 
 
@@ -98,6 +102,15 @@ def size(number: int) -> str:
     from kmufs_stream.streaming import memory
 
     return memory.size(number)
+
+
+def not_settled(summary: Mapping[str, Any]) -> str:
+    """That block Lanczos ended before the scores came to rest, and what to type."""
+    reads = summary["passes"]
+    return (
+        f"NOT SETTLED after {reads} reads: they may be off by {summary['score_error']:.1g}; give "
+        f"--max-passes {2 * reads}, say"
+    )
 
 
 def excluded(reasons: Mapping[str, Sequence[int]], name: Mapping[int, str]) -> str:

@@ -18,12 +18,13 @@ from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import orient_columns
 from kmufs_stream.measures import effective_rank, mean_correlation
+from kmufs_stream.noise import noise_edge
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, plain
 from kmufs_stream.stored import read_selection
-from kmufs_stream.structure import knee, noise_edge
+from kmufs_stream.structure import knee
 from kmufs_stream.zarr_io import opened_quietly
 
 Float = NDArray[np.float64]

@@ -232,8 +232,9 @@ def of_trials(trials: Trials) -> list[Picture]:
     kinds = {
         "explained": ("Explained", "How much of the k leading components, the relaxed cluster "
                       "indicators, the h chosen features span. k clusters make k - 1 of them and "
-                      "leave the k-th to noise: about 1/k less than 1 is then no loss. Rings: the "
-                      "knee of a curve."),
+                      "leave the k-th to noise: about 1/k less than 1 is then no loss. To be "
+                      "compared along h: each k has its own components, and css maximises it. "
+                      "Rings: the knee of a curve."),
         "of_optimum": ("Objective", "The objective as a share of the largest that any h features "
                        "have."),
         "mean_correlation": ("Redundancy", "Mean absolute correlation of two chosen features: "

@@ -55,10 +55,10 @@ def test_what_is_shown(cli: Cli, genes: Path) -> None:
     assert (done.code, done.err) == (0, "")
     shown = done.words()
     assert "300 samples (cell) x 14 features (gene)" in shown
-    assert "50 samples x 14 features" in shown
     assert "[gene] 0 é, [gene] 1 é" in shown
     assert "gram, products of blocks in float64" in shown
-    assert "missing values are found only as select reads: they end the run; --missing" in shown
+    assert "50 samples x 14 features, each read as a whole" in shown
+    assert "if a value is missing, the run ends: say --missing mean" in shown
     assert "of 1.0 GB" in shown
     assert "12.0 kB before compression" in shown
     assert done.out.endswith("  kmufs-stream select genes.zarr --k 3 --h 5 --memory 1GB\n")

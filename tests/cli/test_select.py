@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 import zarr
 from conftest import Run
-from helpers import environment, planted, tied_table, write_bare, write_xarray
+from helpers import environment, few_telling, planted, tied_table, write_bare, write_xarray
 
 from kmufs_stream import select
 
@@ -30,6 +30,8 @@ KEYS: dict[str, Any] = {
     "iterations": int,
     "converged": bool,
     "primal_residuals": (list, type(None)),
+    "at_noise": list,
+    "beyond_noise": int,
     "ambiguous": list,
     "tied_components": (dict, type(None)),
     "solver": str,
@@ -211,3 +213,38 @@ def test_a_label_that_the_terminal_cannot_show_breaks_nothing(
     done = shell("select", genes, "--k", 3, "--h", 5)
     assert (done.code, done.err) == (0, "")
     assert "\\xe9" in done.out
+
+
+def test_that_what_was_chosen_is_noise_is_told_with_what_to_type(cli: Cli, folder: Path) -> None:
+    zarr.save_array("few.zarr", few_telling(800, 60, 4, 12))
+    asked = ("select", "few.zarr", "--k", 4, "--selection-only", "--overwrite")
+
+    def said(*more: object) -> str:
+        words = cli(*asked, *more).words()
+        return words.partition(" noise ")[2].partition(" excluded ")[0]
+
+    assert said("--h", 11, "--solver", "exact") == ""
+    assert "css left out some that do: try --solver exact" in said("--h", 12, "--solver", "css")
+    many = said("--h", 40, "--solver", "exact")
+    assert "27 of the 40 vary with the leading components no more than" in many
+    assert "only 13 features of 60 vary more: try --h 13" in many
+    zarr.save_array("none.zarr", np.random.default_rng(1).normal(size=(400, 30)))
+    done = cli("select", "none.zarr", "--k", 3, "--h", 5, "--solver", "exact")
+    assert "there may be no clusters; see sweep --suggest-k" in done.words()
+
+
+def test_what_block_lanczos_leaves_open_is_told_as_it_is(cli: Cli, folder: Path) -> None:
+    zarr.save_array("wide.zarr", few_telling(900, 600, 5, 60))
+    asked = ("select", "wide.zarr", "--h", 50, "--method", "lanczos", "--overwrite")
+    asked = (*asked, "--solver", "exact")
+    settled = cli(*asked, "--k", 5, "--tol", 0.1).words()
+    assert "they lie in the noise, as the k-th of k separate clusters does" in settled
+    assert "try --k" not in settled
+    assert "speak for --k 5" in cli(*asked, "--k", 8, "--tol", 0.1).words()
+    early = cli(*asked, "--k", 5, "--max-passes", 2).words()
+    assert "NOT SETTLED after 2 reads" in early
+    assert "give --max-passes 4" in early
+    assert "--k" not in early.partition("NOT SETTLED")[2].partition("Next")[0]
+    kept = cli("decompose", "wide.zarr", "--k", 5, "--method", "lanczos", "--max-passes", 2,
+               "--out", "f.zarr")  # fmt: skip
+    assert "NOT SETTLED after 2 reads" in kept.words()

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import zarr
 from conftest import Run
+from helpers import few_telling
 
 from kmufs_stream import decompose, sweep
 
@@ -88,7 +89,7 @@ def test_what_comes_next_can_be_typed(cli: Cli, table: Path) -> None:
     assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
     done = cli("sweep", "factor.zarr", "--k", 2, "--h", "3,5", "--solver", "exact")
     said = done.words()
-    assert "h = 5, which explains most. DATA is what factor.zarr was made of." in said
+    assert "h = 5, the most that leaves any out (there is no knee). DATA is what factor" in said
     assert "kmufs-stream select DATA --k 2 --h 5 --solver exact --factor factor.zarr" in said
     refused = cli("select", "factor.zarr", "--k", 2, "--h", 5)
     assert refused.code == 2
@@ -101,7 +102,7 @@ def test_what_comes_next_leaves_features_out(cli: Cli, table: Path) -> None:
     asked = ("sweep", table, "--k", 2, "--solver", "exact", "--h")
     done = cli(*asked, f"3,{features - 1},{features}")
     assert f"kmufs-stream select {table} --k 2 --h {features - 1}" in done.words()
-    assert "short of all" in done.words()
+    assert "the most that leaves any out" in done.words()
     assert "Next" not in cli(*asked, features).out
     zarr.save_array("more.zarr", zarr.open_array(table, mode="r")[:50] + 1)
     for command in (
@@ -134,3 +135,22 @@ def test_the_table_is_not_written_over_the_data(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", "factor.zarr/usable/a.csv")
     assert done.code == 2
     assert "lies inside the Zarr store" in done.err
+
+
+def test_what_is_proposed_does_not_follow_what_is_explained_mechanically(
+    cli: Cli, folder: Path
+) -> None:
+    zarr.save_array("few.zarr", few_telling(800, 60, 4, 12))
+
+    def said(*asked: object, data: str = "few.zarr") -> str:
+        return cli("sweep", data, *asked).words().partition("To write ")[2]
+
+    # Most is explained of the smallest k, by the most features, and by css.
+    assert " --k 4 --h 8 " in said("--k", "2,4", "--h", "8,40", "--solver", "exact")
+    nearest = said("--k", "2,3", "--h", "8", "--solver", "exact")
+    assert "k = 3, the nearest to k = 4, for which the spectrum speaks" in nearest
+    assert "css, the first" in said("--k", "4", "--h", "6", "--solver", "css,exact")
+    zarr.save_array("none.zarr", np.random.default_rng(1).normal(size=(400, 30)))
+    none = said("--k", "2,4", "--h", "5,9", "--solver", "exact", data="none.zarr")
+    assert "no component stands above noise, so there may be no clusters" in none
+    assert "h = 5, the fewest (all have some at noise)" in none

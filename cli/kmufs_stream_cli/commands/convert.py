@@ -92,8 +92,7 @@ def convert(
     p = math.prod(done.sizes[dim] for dim in others)
     said = samples if len(others) > 1 else None
     policy = "mean" if parts else None
-    planned = show.planned(str(done.output), p, sample_dims=said, missing=policy)
-    show.next_commands(console, planned)
+    show.next_plan(console, str(done.output), p, sample_dims=said, missing=policy)
 
 
 def _missing(missing: Mapping[str, int], *, parts: bool) -> str:

@@ -91,7 +91,8 @@ def decompose(
             h=show.fewer(summary["usable"]),
             **table.typed(),
         )
-        show.next_commands(show.console(), again)
+        note = f"h is an example: up to {summary['usable']:,} can be chosen"
+        show.next_commands(show.console(), again, note=note)
 
 
 def summary_of(factor: Factor, out: str, seconds: float) -> dict[str, Any]:
@@ -137,12 +138,14 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
     if summary["components"] > SPECTRUM:
         show.line(out, f"  and {summary['components'] - SPECTRUM:,} more")
     show.line(out)
+    scores = [] if summary["settled"] else [("scores", show.not_settled(summary))]
     show.facts(
         out,
         [
             ("components", _why(summary)),
             ("rank", f"{summary['rank']:,}: select takes --k up to this"),
             ("excluded", show.excluded(summary["excluded"], show.names(factor))),
+            *scores,
             ("reads", str(summary["passes"])),
             *show.took(summary),
             ("output", summary["output"]),

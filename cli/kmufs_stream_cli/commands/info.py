@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kmufs_stream.errors import counted
 from kmufs_stream.provenance import in_words, named
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.table import storage_options
@@ -32,12 +33,18 @@ def info(
     out = show.console()
     show.line(out, f"{found['path']}: a kmufs-stream {found['kind']}", "bold")
     show.facts(out, _origin(found))
+    unfinished = found["kind"] == "checkpoint"
     for heading in ("shape", "options", "outcome"):
         if found[heading]:
             show.line(out)
             show.line(out, heading, "bold")
-            show.facts(out, [(named(n), in_words(v)) for n, v in found[heading].items()])
-    if found["kind"] == "checkpoint" and found["command"] is not None:
+            show.facts(
+                out,
+                [("reads", _so_far(found[heading]))]
+                if unfinished and heading == "outcome"
+                else [(named(n), in_words(v)) for n, v in found[heading].items()],
+            )
+    if unfinished and found["command"] is not None:
         going_on = " --resume"
         show.next_commands(out, found["command"].replace(going_on, "") + going_on)
     if found["arrays"]:
@@ -55,6 +62,12 @@ def info(
         )
 
 
+def _so_far(outcome: dict[str, Any]) -> str:
+    """How far a run came, of whose reads the last may be kept in part."""
+    whole, part = outcome["reads_kept"], outcome["of_next_read"]
+    return f"{counted(whole, 'reads')} of the data done, and {part:.0%} of the next"
+
+
 def _kind(dtype: str) -> str:
     return "text" if dtype == "StringDType()" else dtype
 
@@ -69,6 +82,6 @@ def _origin(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("by version", in_words(found["version"])),
         ("format", version),
         ("data", in_words(found["source"])),
-        ("identity", in_words(found["identity"])),
+        *([] if found["kind"] == "checkpoint" else [("identity", in_words(found["identity"]))]),
         ("on disk", show.size(found["bytes"])),
     ]

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from kmufs_stream.sources.matrix import Sparsity
 
 NAMED = 5  # labels that are shown
-FOUND = "values are found only as select reads: "
+UNSEEN = "not looked for before select reads; "
 MISSING = {
-    "raise": f"{FOUND}they end the run; --missing mean, drop-features or drop-samples deals with "
-    "them",
-    "mean": f"{FOUND}their feature's mean stands in",
-    "drop-features": f"{FOUND}features that miss any are left out",
-    "drop-samples": f"{FOUND}samples that miss any are left out",
+    "raise": f"{UNSEEN}if a value is missing, the run ends: say --missing mean, drop-features or "
+    "drop-samples then",
+    "mean": f"{UNSEEN}where a value is missing, its feature's mean stands in",
+    "drop-features": f"{UNSEEN}features with any missing value are left out",
+    "drop-samples": f"{UNSEEN}samples with any missing value are left out",
 }
 
 
@@ -114,7 +114,6 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         dtype += f", stored as {matrix.stored_dtype}"
     if matrix.transforms:
         dtype += ", transformed by " + ", then ".join(matrix.transforms)
-    shards = f", in shards of {matrix.shard_rows:,} rows"
     again = shlex.join(["kmufs-stream", "rechunk", matrix.source, "OUT"])
     whole = f"; one chunk spans all samples, so the whole table is one block: {again}"
     part = "" if matrix.asked is None else f", of which {matrix.width:,} take part"
@@ -129,8 +128,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             "chunks",
             _entries(matrix.sparsity)
             if matrix.sparsity is not None
-            else f"{matrix.chunk_rows:,} samples x {matrix.chunk_columns:,} features"
-            + (shards if matrix.shard_rows != matrix.chunk_rows else "")
+            else _pieces(matrix)
             + (
                 whole
                 if matrix.chunk_rows >= samples > 1 and matrix.chunk_columns < features
@@ -151,6 +149,16 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         ("memory", f"{show.size(made.peak)} predicted at most, of {show.size(made.budget)}"),
         ("given up", "; ".join(made.concessions) or "nothing"),
     ]
+
+
+def _pieces(matrix: Matrix) -> str:
+    """How the values are stored, and so what is read at a time."""
+    rows = matrix.chunk_rows
+    said = f"{counted(rows, 'samples')} x {counted(matrix.chunk_columns, 'features')}"
+    said += ": any sample can be read alone" if rows == 1 else ", each read as a whole"
+    if matrix.shard_rows != rows:
+        said += f", in shards of {counted(matrix.shard_rows, 'samples')}"
+    return said
 
 
 def _entries(sparsity: Sparsity) -> str:

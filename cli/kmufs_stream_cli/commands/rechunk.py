@@ -62,4 +62,4 @@ def rechunk(
         ("output", str(done.output)),
     ]
     show.facts(console, rows)
-    show.next_commands(console, show.planned(str(done.output), p))
+    show.next_plan(console, str(done.output), p)

@@ -227,24 +227,20 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         rows.append(("kept", f"{counted(len(summary['kept']), 'features')}, whatever their scores"))
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
+    if summary["at_noise"] and summary["settled"] and summary["h"] < summary["usable"]:
+        rows.append(("noise", _at_noise(summary)))
     if summary["ambiguous"]:
         rows.append(
             (
                 "ambiguous",
-                f"{len(summary['ambiguous']):,} features score the same at the cutoff; which of "
-                "them are chosen is arbitrary",
+                f"{len(summary['ambiguous']):,} features score the same at the cutoff, to within "
+                f"{summary['score_error']:.1g}; which of them are chosen is arbitrary",
             )
         )
-    if summary["tied_components"] is not None:
-        rows.append(("not unique", _tied(summary["k"], summary["tied_components"])))
+    if summary["tied_components"] is not None and summary["settled"]:
+        rows.append(_tied(summary["k"], summary["tied_components"]))
     if not summary["settled"]:
-        rows.append(
-            (
-                "scores",
-                f"NOT SETTLED after {summary['passes']} reads: they may be off by "
-                f"{summary['score_error']:.1g}; give --max-passes more",
-            )
-        )
+        rows.append(("scores", show.not_settled(summary)))
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
     reads = summary["passes"]
@@ -256,11 +252,40 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     return rows + [(what, path) for what, path in outputs if path is not None]
 
 
-def _tied(k: int, tied: dict[str, Any]) -> str:
+def _at_noise(summary: dict[str, Any]) -> str:
+    """Chosen features that tell nothing, and what chooses others."""
+    h, without, others = summary["h"], len(summary["at_noise"]), summary["beyond_noise"]
+    if not others:
+        return (
+            f"none of the {summary['k']} components stands above what independent features show, "
+            "so neither does any feature: there may be no clusters; see sweep --suggest-k"
+        )
+    said = (
+        f"{without:,} of the {h:,} vary with the leading components no more than independent "
+        "noise would"
+    )
+    remedy = ""
+    if others < h:
+        said += f"; only {counted(others, 'features')} of {summary['usable']:,} vary more"
+        remedy = f" --h {others}"
+    if without > h - min(others, h) and summary["solver"] != "exact":
+        said += f"; {summary['solver']} left out some that do"
+        remedy = " --solver exact" + remedy
+    return said + (f": try{remedy}" if remedy else "")
+
+
+def _tied(k: int, tied: dict[str, Any]) -> tuple[str, str]:
+    """That components cannot be told apart, and what follows from it."""
     instead = " or ".join(map(str, tied["try_k"]))
-    return (
-        f"eigenvalues {tied['first']} to {tied['last']} differ by less than {tied['within']:.1g} "
-        f"from one to the next: the leading {k} components, and so the scores, are not unique"
+    which = f"eigenvalues {tied['first']} to {tied['last']}"
+    if tied["noise"]:
+        return "components", (
+            f"{which} cannot be told apart; they lie in the noise, as the k-th of k separate "
+            "clusters does" + (f". Those above it speak for --k {instead}" if instead else "")
+        )
+    return "not unique", (
+        f"{which} differ by less than {tied['within']:.1g} from one to the next: the leading {k} "
+        "components, and so the scores, are not unique"
         + (f"; try --k {instead}" if instead else "")
     )
 

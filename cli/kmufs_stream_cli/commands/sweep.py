@@ -16,11 +16,15 @@ from kmufs_stream_cli.table import TableOptions, on_table
 
 if TYPE_CHECKING:
     from kmufs_stream import Sweep
+    from kmufs_stream.trials import Trial
 
-BAR = 20  # letters of a full one
+RECOMMENDED = "consensus"
+BAR = 10  # letters of a full one
 EXPLAINED = (
-    "explained: how much of the k leading components, the relaxed cluster",
-    "indicators, the h features span. k clusters make k - 1 of them; the k-th is",
+    "at noise: of the h, how many vary with the k leading components no more than",
+    "independent noise would. explained: how much of these components, the relaxed",
+    "cluster indicators, the h span. Compare it along h, not k (each has its own),",
+    "nor solvers (css maximises it). k clusters make k - 1 of them; the k-th is",
     "noise then, which few features span: about 1/k less than 100% is no loss",
 )
 MOST = 10_000  # numbers of a grid
@@ -179,7 +183,7 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     )
     show.line(out)
     columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
-    columns += [("|correlation|", True), ("explained", True), ("", False)]
+    columns += [("|correlation|", True), ("at noise", True), ("explained", True), ("", False)]
     rows = [
         (
             str(t.k),
@@ -187,6 +191,7 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
             str(t.h),
             f"{t.objective / t.optimum:.2%}",
             f"{t.mean_correlation:.4f}",
+            str(t.at_noise),
             f"{t.explained:.2%}",
             "#" * round(BAR * t.explained) + ("" if t.converged else " not converged"),
         )
@@ -210,29 +215,22 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
 
 
 def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[str, str]:
-    """Why one of the trials: what is suggested, or else what explains most; and its command.
+    """One of the trials to begin with, why that one, and its command.
 
     All features explain most, and to choose them is no choice.
     """
-    wanted = found.suggested_k.k
     choices = [trial for trial in found.trials if trial.h < found.usable]
-    trials = [trial for trial in choices if trial.k == wanted]
-    best = max(trials or choices, key=lambda trial: trial.explained)
-    k, solver = best.k, best.solver
-    knee = found.suggested_h.get((k, solver))
-    h = knee or best.h
-    chosen = []
-    if trials:
-        chosen.append(f"k = {k}, for which the spectrum speaks")
-    elif len({trial.k for trial in found.trials}) > 1:
-        chosen.append(f"k = {k}, of which most is explained")
-    if len({trial.solver for trial in found.trials}) > 1:
-        chosen.append(f"{solver}, which explains most of it")
-    if knee:
-        chosen.append(f"h = {h}, the knee of its curve")
-    elif len({trial.h for trial in found.trials}) > 1:
-        all_of_them = " short of all" if len(choices) < len(found.trials) else ""
-        chosen.append(f"h = {h}, which explains most{all_of_them}")
+    k, why_k = _one_k(found, sorted({trial.k for trial in choices}))
+    solvers = list(dict.fromkeys(trial.solver for trial in choices))
+    solver, chosen = solvers[0], [why_k] if why_k else []
+    if len(solvers) > 1:
+        solver = RECOMMENDED if RECOMMENDED in solvers else solver
+        usual = ", which usually finds clusters best" if solver == RECOMMENDED else ", the first"
+        chosen.append(solver + usual)
+    curve = [trial for trial in choices if (trial.k, trial.solver) == (k, solver)]
+    h, why_h = _one_h(curve, found.suggested_h.get((k, solver)))
+    if len({trial.h for trial in found.trials}) > 1:
+        chosen.append(why_h)
     why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
     if from_factor:
         why += f" DATA is what {table.data} was made of."
@@ -245,6 +243,31 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
         factor=table.data if from_factor else None,
         **table.typed(),
     )
+
+
+def _one_k(found: Sweep, ks: list[int]) -> tuple[int, str]:
+    """A k and why; what is explained of the components of one k says nothing of another k."""
+    wanted = found.suggested_k.k
+    if wanted is None:
+        none = "no component stands above noise, so there may be no clusters"
+        return ks[0], f"k = {ks[0]}, the smallest ({none})" if len(ks) > 1 else none
+    if wanted in ks:
+        return wanted, f"k = {wanted}, for which the spectrum speaks"
+    nearest = min(ks, key=lambda k: abs(k - wanted))
+    spoken = f"k = {nearest}, the nearest to k = {wanted}, for which the spectrum speaks"
+    return nearest, spoken * (len(ks) > 1)
+
+
+def _one_h(curve: list[Trial], knee: int | None) -> tuple[int, str]:
+    """An h and why: the knee where there is one, without what is mere noise where that can be."""
+    telling = [trial.h for trial in curve if not trial.at_noise]
+    if knee is not None and (knee in telling or not telling):
+        return knee, f"h = {knee}, the knee of its curve"
+    if len(telling) == len(curve):
+        return telling[-1], f"h = {telling[-1]}, the most that leaves any out (there is no knee)"
+    if telling:
+        return telling[-1], f"h = {telling[-1]}, the most with none at noise"
+    return curve[0].h, f"h = {curve[0].h}, the fewest (all have some at noise)"
 
 
 def _show_k(out: Any, found: Sweep) -> None:
