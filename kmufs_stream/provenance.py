@@ -7,6 +7,12 @@ from typing import Any
 
 # The formats of what decompose, select and apply write.
 FACTOR, SELECTION, APPLICATION = "kmufs-factor", "kmufs-selection", "kmufs-application"
+NAMES = {
+    # Whenever the factor was made: the run that selected by a stored one read nothing for it.
+    "passes": "reads for the factor",
+    "at_noise": "chosen that tell no more than noise",
+    "beyond_noise": "features that tell more",
+}
 TRUTHS = {"converged", "settled"}  # attributes that a selection has as 0 and 1
 
 
@@ -22,8 +28,7 @@ def made_by(command: str | None) -> dict[str, str]:
 
 def named(attribute: str) -> str:
     """An attribute's name for people."""
-    # Whenever the factor was made: the run that selected by a stored one read nothing for it.
-    return {"passes": "reads for the factor"}.get(attribute, attribute.replace("_", " "))
+    return NAMES.get(attribute, attribute.replace("_", " "))
 
 
 def in_words(value: Any) -> str:

@@ -27,7 +27,7 @@ def test_features_that_tell_clusters_apart_are_found_and_hardly_others(
         beyond = found(few_telling(n, p, k, TELLING, seed=seed), k)
         right += int(beyond[:TELLING].sum())
         wrong += int(beyond[TELLING:].sum())
-    assert right >= 3 * TELLING - 3
+    assert right >= 0.85 * 3 * TELLING
     assert wrong <= 7  # one a table is expected; more than seven of three: once in a hundred
 
 

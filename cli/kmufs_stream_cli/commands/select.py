@@ -227,7 +227,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         rows.append(("kept", f"{counted(len(summary['kept']), 'features')}, whatever their scores"))
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
-    if summary["at_noise"] and summary["settled"] and summary["h"] < summary["usable"]:
+    unasked = set(summary["at_noise"]).difference(summary["kept"])
+    if unasked and summary["settled"] and summary["h"] < summary["usable"]:
         rows.append(("noise", _at_noise(summary)))
     if summary["ambiguous"]:
         rows.append(
@@ -261,8 +262,8 @@ def _at_noise(summary: dict[str, Any]) -> str:
             "so neither does any feature: there may be no clusters; see sweep --suggest-k"
         )
     said = (
-        f"{without:,} of the {h:,} vary with the leading components no more than independent "
-        "noise would"
+        f"{without:,} of the {h:,} {'varies' if without == 1 else 'vary'} with the leading "
+        "components no more than independent noise would"
     )
     remedy = ""
     if others < h:
