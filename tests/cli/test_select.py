@@ -125,7 +125,9 @@ def test_the_next_thing_to_type_works(cli: Cli, genes: Path) -> None:
 
 def test_running_out_of_iterations_is_not_hidden(cli: Cli, table: Path) -> None:
     arguments = ("select", table, "--k", 3, "--h", 5, "--max-iter", 2, "--overwrite")
-    assert "NOT CONVERGED after 2 iterations" in cli(*arguments).words()
+    shown = cli(*arguments).words()
+    assert "NOT CONVERGED after 2 iterations" in shown
+    assert "give --max-iter 4" in shown
     assert cli(*arguments, "--json").json()["converged"] is False
 
 

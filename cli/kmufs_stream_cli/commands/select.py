@@ -265,14 +265,16 @@ def _at_noise(summary: dict[str, Any]) -> str:
         f"{without:,} of the {h:,} {'varies' if without == 1 else 'vary'} with the leading "
         "components no more than independent noise would"
     )
-    remedy = ""
+    remedy, solver = "", summary["solver"]
     if others < h:
         said += f"; only {counted(others, 'features')} of {summary['usable']:,} vary more"
         remedy = f" --h {others}"
-    if without > h - min(others, h) and summary["solver"] != "exact":
-        said += f"; {summary['solver']} left out some that do"
+    if without > h - min(others, h) and solver != "exact":
+        said += f"; {solver} left out some that do"
         remedy = " --solver exact" + remedy
-    return said + (f": try{remedy}" if remedy else "")
+    # What consensus leaves out it may leave out for good: it does not maximise the objective.
+    begin = ": compare with" if solver == "consensus" else ": try"
+    return said + begin + remedy if remedy else said
 
 
 def _tied(k: int, tied: dict[str, Any]) -> tuple[str, str]:
@@ -304,7 +306,8 @@ def _ending(summary: dict[str, Any]) -> str:
         return f"{summary['solver']}: one feature after another"
     if summary["converged"]:
         return f"{summary['solver']}: converged after {summary['iterations']} iterations"
+    more = f"; give --max-iter {2 * summary['iterations']}, say"
     return (
         f"{summary['solver']}: NOT CONVERGED after {summary['iterations']} iterations, the chosen "
-        "set was still changing; give --max-iter more"
+        "set was still changing" + (more if summary["solver"] == "admm" else "")
     )

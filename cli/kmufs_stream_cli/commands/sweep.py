@@ -207,8 +207,12 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     if suggest_h:
         show.line(out)
         show.line(out, "Suggestion only: h at the knee of what is explained")
-        for (k, solver), knee in found.suggested_h.items():
-            show.line(out, f"  k = {k}, {solver}: {'no knee' if knee is None else f'h = {knee}'}")
+        at_noise = {(t.k, t.solver, t.h): t.at_noise for t in found.trials}
+        for (k, solver), h in found.suggested_h.items():
+            said = "no knee" if h is None else f"h = {h}"
+            if h is not None and at_noise[k, solver, h]:
+                said += f", of which {at_noise[k, solver, h]:,} at noise"
+            show.line(out, f"  k = {k}, {solver}: {said}")
     show.line(out)
     written = [] if csv is None else [("output", csv)]
     show.facts(out, [*show.took(found.summary()), *written])
@@ -232,6 +236,8 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
     if len({trial.h for trial in found.trials}) > 1:
         chosen.append(why_h)
     why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
+    if found.suggested_k.k is None:
+        why = f"No component stands above noise, so there may be no clusters. {why}"
     if from_factor:
         why += f" DATA is what {table.data} was made of."
     return why, show.command(
@@ -249,8 +255,7 @@ def _one_k(found: Sweep, ks: list[int]) -> tuple[int, str]:
     """A k and why; what is explained of the components of one k says nothing of another k."""
     wanted = found.suggested_k.k
     if wanted is None:
-        none = "no component stands above noise, so there may be no clusters"
-        return ks[0], f"k = {ks[0]}, the smallest ({none})" if len(ks) > 1 else none
+        return ks[0], f"k = {ks[0]}, the smallest" * (len(ks) > 1)
     if wanted in ks:
         return wanted, f"k = {wanted}, for which the spectrum speaks"
     nearest = min(ks, key=lambda k: abs(k - wanted))
@@ -260,9 +265,11 @@ def _one_k(found: Sweep, ks: list[int]) -> tuple[int, str]:
 
 def _one_h(curve: list[Trial], knee: int | None) -> tuple[int, str]:
     """An h and why: the knee where there is one, without what is mere noise where that can be."""
-    telling = [trial.h for trial in curve if not trial.at_noise]
-    if knee is not None and (knee in telling or not telling):
-        return knee, f"h = {knee}, the knee of its curve"
+    at_noise = {trial.h: trial.at_noise for trial in curve}
+    telling = [h for h, some in at_noise.items() if not some]
+    if knee in telling or (knee in at_noise and not telling):
+        some = f", with {at_noise[knee]:,} of them at noise" if at_noise[knee] else ""
+        return knee, f"h = {knee}, the knee of its curve{some}"
     if len(telling) == len(curve):
         return telling[-1], f"h = {telling[-1]}, the most that leaves any out (there is no knee)"
     if telling:

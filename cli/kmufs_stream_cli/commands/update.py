@@ -80,4 +80,5 @@ def update(
         return
     show_factor(updated, summary, f"Added {matrix.shape[0]:,} samples, decomposed")
     h = show.fewer(summary["usable"])
-    show.next_commands(show.console(), show.command("sweep", target, k=updated.k, h=h))
+    again = show.command("sweep", target, k=updated.k, h=h)
+    show.next_commands(show.console(), again, note="h is an example")
