@@ -106,9 +106,9 @@ def size(number: int) -> str:
 
 def not_settled(summary: Mapping[str, Any]) -> str:
     """That block Lanczos ended before the scores came to rest, and what to type."""
-    reads = summary["passes"]
+    reads, error = summary["passes"], summary["score_error"]
     return (
-        f"NOT SETTLED after {reads} reads: they may be off by {summary['score_error']:.1g}; give "
+        f"NOT SETTLED after {counted(reads, 'reads')}: they may be off by {error:.1g}; give "
         f"--max-passes {2 * reads}, say"
     )
 

@@ -247,6 +247,10 @@ def test_what_block_lanczos_leaves_open_is_told_as_it_is(cli: Cli, folder: Path)
     assert "NOT SETTLED after 2 reads" in early
     assert "give --max-passes 4" in early
     assert "--k" not in early.partition("NOT SETTLED")[2].partition("Next")[0]
+    assert "independent noise" not in cli(*asked, "--k", 5, "--max-passes", 1).words()
+    late = cli(*asked, "--k", 5, "--tol", 1e-9, "--max-passes", 7, "--h", 90).words()
+    assert "NOT SETTLED" in late
+    assert "try --h 6" in late
     kept = cli("decompose", "wide.zarr", "--k", 5, "--method", "lanczos", "--max-passes", 2,
                "--out", "f.zarr")  # fmt: skip
     assert "NOT SETTLED after 2 reads" in kept.words()

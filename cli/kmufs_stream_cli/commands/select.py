@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kmufs_stream import Matrix, Selection
 
 BEST = 10
+WELL_KNOWN = 0.01  # an error of a score
 GREEDY = ("consensus", "css")
 PLANNED = (
     "solver",
@@ -228,7 +229,9 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
     unasked = set(summary["at_noise"]).difference(summary["kept"])
-    if unasked and summary["settled"] and summary["h"] < summary["usable"]:
+    # Before all scores have come to rest those are well known that stand above noise, if any do.
+    known = bool(summary["beyond_noise"]) and summary["score_error"] < WELL_KNOWN
+    if unasked and (summary["settled"] or known) and summary["h"] < summary["usable"]:
         rows.append(("noise", _at_noise(summary)))
     if summary["ambiguous"]:
         rows.append(
@@ -282,9 +285,10 @@ def _tied(k: int, tied: dict[str, Any]) -> tuple[str, str]:
     instead = " or ".join(map(str, tied["try_k"]))
     which = f"eigenvalues {tied['first']} to {tied['last']}"
     if tied["noise"]:
+        usual = ", as the k-th of k separate clusters does" if tied["first"] > 1 else ""
         return "components", (
-            f"{which} cannot be told apart; they lie in the noise, as the k-th of k separate "
-            "clusters does" + (f". Those above it speak for --k {instead}" if instead else "")
+            f"{which} cannot be told apart; they lie in the noise{usual}"
+            + (f". Those above it speak for --k {instead}" if instead else "")
         )
     return "not unique", (
         f"{which} differ by less than {tied['within']:.1g} from one to the next: the leading {k} "
