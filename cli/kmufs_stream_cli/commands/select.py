@@ -218,6 +218,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
             + ("" if summary["solver"] == "exact" else " (--solver exact attains it)"),
         ),
         ("solver", _ending(summary)),
+        *_doubts(summary),
         ("excluded", show.excluded(summary["excluded"], show.names(result.factor))),
     ]
     if result.matrix.hint is not None:
@@ -228,23 +229,6 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         rows.append(("kept", f"{counted(len(summary['kept']), 'features')}, whatever their scores"))
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
-    unasked = set(summary["at_noise"]).difference(summary["kept"])
-    # Before all scores have come to rest those are well known that stand above noise, if any do.
-    known = bool(summary["beyond_noise"]) and summary["score_error"] < WELL_KNOWN
-    if unasked and (summary["settled"] or known) and summary["h"] < summary["usable"]:
-        rows.append(("noise", _at_noise(summary)))
-    if summary["ambiguous"]:
-        rows.append(
-            (
-                "ambiguous",
-                f"{len(summary['ambiguous']):,} features score the same at the cutoff, to within "
-                f"{summary['score_error']:.1g}; which of them are chosen is arbitrary",
-            )
-        )
-    if summary["tied_components"] is not None and summary["settled"]:
-        rows.append(_tied(summary["k"], summary["tied_components"]))
-    if not summary["settled"]:
-        rows.append(("scores", show.not_settled(summary)))
     if summary["concessions"]:
         rows.append(("given up", "; ".join(summary["concessions"])))
     reads = summary["passes"]
@@ -254,6 +238,29 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     ]
     outputs = [("output", summary["output"]), ("anndata", summary["anndata_output"])]
     return rows + [(what, path) for what, path in outputs if path is not None]
+
+
+def _doubts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Why not to trust the choice as it is, the gravest first."""
+    rows = []
+    if not summary["settled"]:
+        rows.append(("scores", show.not_settled(summary)))
+    unasked = set(summary["at_noise"]).difference(summary["kept"])
+    # Before all scores have come to rest those are well known that stand above noise, if any do.
+    known = bool(summary["beyond_noise"]) and summary["score_error"] < WELL_KNOWN
+    if unasked and (summary["settled"] or known) and summary["h"] < summary["usable"]:
+        rows.append(("noise", _at_noise(summary)))
+    if summary["tied_components"] is not None and summary["settled"]:
+        rows.append(_tied(summary["k"], summary["tied_components"]))
+    if summary["ambiguous"]:
+        rows.append(
+            (
+                "ambiguous",
+                f"{len(summary['ambiguous']):,} features score the same at the cutoff, to within "
+                f"{summary['score_error']:.1g}; which of them are chosen is arbitrary",
+            )
+        )
+    return rows
 
 
 def _at_noise(summary: dict[str, Any]) -> str:
