@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import lru_cache
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 FEW_MULTIPLICATIONS = 1e8  # measured: 2000 x 100 is as fast on one core, 2000 x 300 on two
 
@@ -63,5 +65,11 @@ def cores_for(work: float) -> AbstractContextManager[object]:
 
 
 def _limited(threads: int) -> AbstractContextManager[object]:
-    limits: AbstractContextManager[object] = threadpool_limits(limits=threads)
+    limits: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=threads)
     return limits
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """The libraries with threads of their own, looked for again where modules have come."""
+    return ThreadpoolController()

@@ -17,10 +17,21 @@ from pathlib import Path
 import dask
 import pytest
 from helpers import Bucket
+from threadpoolctl import threadpool_limits
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_blas_thread() -> Iterator[None]:
+    """For what tests compute themselves: neither time nor last bits hang on how busy the cores are.
+
+    The library's stages set their own numbers.
+    """
+    with threadpool_limits(limits=1):
+        yield
 
 
 @pytest.fixture(scope="session")

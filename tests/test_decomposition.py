@@ -40,11 +40,18 @@ REAL = {
     "DNA_statlog": (4.814537, 3, {50: 6.402646, 100: 9.011578}, {89, 84, 92, 104, 82}, 180),
 }
 PRINTED = 0.5e-6 * 1.01
+SLOW = [pytest.mark.slow]  # the chunks are the smallest table's to check
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("chunks", ["tall", "odd", "wide columns"])
-@pytest.mark.parametrize("name", list(REAL))
+@pytest.mark.parametrize(
+    ("name", "chunks"),
+    [
+        pytest.param(name, chunks, marks=[] if chunks == "tall" or name == "DNA_statlog" else SLOW)
+        for name in REAL
+        for chunks in ("tall", "odd", "wide columns")
+    ],
+)
 def test_reference_values_of_real_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, chunks: str, precision: str
 ) -> None:

@@ -105,6 +105,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
 }
 for command, examples in EXAMPLES.items():
     app.command(epilog=_examples(*examples))(command)
+program = typer.main.get_command(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,8 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for library in ("asyncio", "gcsfs"):
                     logging.getLogger(library).setLevel(logging.CRITICAL)
             _refuse_one_dash(arguments)
-            command = typer.main.get_command(app)
-            done = command.main(arguments or ["--help"], prog_name=NAME, standalone_mode=False)
+            done = program.main(arguments or ["--help"], prog_name=NAME, standalone_mode=False)
         code = done if isinstance(done, int) else 0
         sys.stdout.flush()
     except BrokenPipeError:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 import xarray as xr
 from commands import Gate, typed
 from helpers import planted, write_bare, write_xarray
@@ -21,7 +20,7 @@ from processes import Begun
 from kmufs_stream import reader
 from kmufs_stream.streaming import sizing
 from kmufs_stream_cli import main
-from kmufs_stream_cli.app import app
+from kmufs_stream_cli.app import program
 
 
 def _no_constants(name: str) -> Any:
@@ -84,7 +83,7 @@ def here(cli: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
 def unknown_options(command: str, told: str) -> set[str]:
     """The options in an error that neither the command has nor another that the error names."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = program.commands  # type: ignore[attr-defined]
     if "No such option" in told or command not in commands:
         return set()
     words = set(re.findall(r"[a-z]+", told)) | {command}

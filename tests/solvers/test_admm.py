@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from threadpoolctl import threadpool_limits
 
 from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
 from kmufs_stream.solvers.admm import start
@@ -23,12 +21,6 @@ Array = npt.NDArray[np.float64]
 UNSTABLE = {("DNA_statlog", 100), ("HARS_3000", 50)}
 # Its full SVD takes many seconds here, and says what it says at h = 50.
 SLOW = {("MicroMass_mixed360", 100), ("MNIST_first3468", 100), ("HARS_3000", 100)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_blas_thread() -> Iterator[None]:
-    with threadpool_limits(limits=1):
-        yield
 
 
 @cache
