@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -55,13 +54,20 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
             raise
         # Of what is no store, nobody chooses a variable.
         name = None if error.code == "not_a_store" else known.get("variable")
+        lacking = error
         for kept in (WHICH + DIMS, DIMS, ()):
             less = {key: known[key] for key in kept if key in known}
-            with contextlib.suppress(RequestError):
+            try:
                 found = open_matrix(data, **{**options, **less})
-                if name is None or found.name in (name, UNNAMED):
-                    return found
-        raise
+            except RequestError as other:
+                if other.code == "unknown_variable":  # no matter in which group it was
+                    lacking = other
+                continue
+            if name is None or found.name in (name, UNNAMED):
+                return found
+        if lacking.code == "unknown_variable" and name is not None:
+            lacking.remedy += f" The selection or factor was made of {name!r}."
+        raise lacking from None
 
 
 def _located(

@@ -10,7 +10,7 @@ import xarray as xr
 from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 from scipy import sparse
 
-from kmufs_stream import RequestError, apply, evaluate, open_matrix, select
+from kmufs_stream import RequestError, apply, decompose, evaluate, open_matrix, select
 
 K, H = 3, 6
 X = planted(200, 20)
@@ -60,6 +60,29 @@ def test_other_labels_than_the_index_are_known_of_what_was_written(tmp_path: Pat
     apply(tmp_path / "chosen.zarr", str(tmp_path / "old.zarr"), out=tmp_path / "out.zarr")
     found = evaluate(tmp_path / "out.zarr", data=str(tmp_path / "old.zarr"), starts=1)
     assert found.names == [f"s{i}" for i in found.selected]
+
+
+def test_what_was_written_of_stacked_features_keeps_their_names(tmp_path: Path) -> None:
+    shape, dims = (200, 4, 5), ("time", "lat", "lon")
+    cube = xr.DataArray(X.reshape(shape), {"lat": [75, 70.5, 65, 60]}, dims, name="air")
+    cube.to_dataset().assign(kind=("time", np.arange(200) % 3)).to_zarr(tmp_path / "old.zarr")
+    names = {"chosen": tmp_path / "chosen.zarr", "applied": tmp_path / "applied.zarr"}
+    first = select(
+        open_matrix(tmp_path / "old.zarr", sample_dims="time"), K, H, out=names["chosen"]
+    )
+    done = apply(names["chosen"], tmp_path / "old.zarr", out=names["applied"])
+    assert done.labels == first.labels
+    expected = list(map(str, first.labels or []))
+    factor = decompose(names["applied"], K)
+    assert list(factor.labels if factor.labels is not None else ()) == expected
+    for made in names.values():
+        judged = evaluate(made, data=tmp_path / "old.zarr", labels="kind", starts=1)
+        assert judged.names == expected
+        assert judged.agreement is not None
+        again = select(open_matrix(made, features=expected[1:]), 2, 3, keep=expected[4])
+        assert expected[4] in (again.labels or [])
+    reduced = xr.open_zarr(names["applied"]).sel(feature=expected[2])["air"]
+    np.testing.assert_array_equal(reduced, X[:, first.selected[2]])
 
 
 def test_by_position_without_labels(tmp_path: Path, chosen: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,4 +92,18 @@ def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_p
     grids(9)[["air"]].rename(time="day").to_zarr(tmp_path / "days.zarr")
     with pytest.raises(RequestError, match="no dimension 'time'"):
         open_like(factor, tmp_path / "days.zarr")
+    grids(9)[["sea"]].to_zarr(tmp_path / "deep.zarr", group="june")
+    deep = decompose(open_matrix(tmp_path / "deep.zarr", group="june", sample_dims="time"), 3)
+    named = replace(deep, located={"group": "june", **SAID})
+    with pytest.raises(RequestError, match=r"sea\.zarr has no variable 'air'") as caught:
+        open_like(named, tmp_path / "sea.zarr")
+    assert "Variables there: lat (3,) float64, lon" in caught.value.remedy
+    assert "made of 'air'" in caught.value.remedy
+    with pytest.raises(RequestError, match=r"deep\.zarr \(group 'june'\) has no variable 'air'"):
+        open_like(named, tmp_path / "deep.zarr")
+    with pytest.raises(RequestError, match="no group 'may'"):
+        open_like(replace(deep, located={"group": "may", **SAID}), tmp_path / "deep.zarr")
+    with pytest.raises(RequestError, match="no variable 'sea' at its top") as caught:
+        open_matrix(tmp_path / "deep.zarr", variable="sea")
+    assert "--group june" in caught.value.remedy
     assert open_like(tmp_path / "nothing.zarr", tmp_path / "flat.zarr").shape == (20, 5)

@@ -8,18 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import xarray as xr
-import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
-from kmufs_stream.places import zarr_root
-from kmufs_stream.sources.frame import coordinates_read, open_datasets
-from kmufs_stream.sources.hdf5 import is_hdf5
+from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Matrix, feature_texts
 from kmufs_stream.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
+BESIDE = " Variables beside the data are found where the table itself is given, as --data."
 
 
 def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32], int]:
@@ -46,7 +44,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
                 f"{shlex.quote(name)}."
                 if any(_is_feature(matrix, name) for matrix in matrices)
                 else f"{did_you_mean(name, along)}Along the samples are: "
-                f"{', '.join(along) or 'none'}."
+                f"{', '.join(along) or 'none'}." + ("" if len(matrices) > 1 else BESIDE)
             ),
         )
     labels = along[name]
@@ -72,24 +70,12 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
 
 
 def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
-    """Coordinates of the samples, and in a store the variables beside the data, decoded lazily."""
-    found = {
-        str(name): decoded(xr.Dataset({"labels": c.variable}))["labels"] if matrix.encoded else c
-        for name, c in matrix.frame.coords.items()
-    }
-    place = matrix.place
-    if place is not None and not is_hdf5(place):
-        node = zarr.open(zarr_root(place), mode="r")
-        if isinstance(node, zarr.Group):
-            beside = open_datasets(node)[0].data_vars
-            found |= {
-                str(name): decoded(xr.Dataset({"labels": v.variable}))["labels"]
-                for name, v in beside.items()
-            }
+    """Coordinates of the samples, and the variables beside the data, decoded lazily."""
+    found = {str(name): c for name, c in (matrix.frame.coords | matrix.beside.coords).items()}
     return {
-        name: v
-        for name, v in found.items()
-        if v.dims == (matrix.sample_dim,) and v.shape[0] == matrix.shape[0]
+        name: decoded(xr.Dataset({"labels": c.variable}))["labels"] if matrix.encoded else c
+        for name, c in found.items()
+        if c.dims == (matrix.sample_dim,)
     }
 
 

@@ -120,6 +120,8 @@ class Matrix:
     where : the condition that its samples meet, where one was asked for.
     feature_table : where an AnnData store keeps what it knows of the features.
     place : of the store that holds the data, or None.
+    beside : variables beside the data that lie along the samples, as coordinates; encoded as
+        ``frame`` is, and lazy.
     located : what was said of where in the data the table is: those parameters of
         :func:`kmufs_stream.open_matrix` that were given, as plain JSON types.
     """
@@ -153,6 +155,7 @@ class Matrix:
     where: str = ""
     feature_table: str | None = None
     place: Place | None = None
+    beside: xr.Dataset = field(default_factory=xr.Dataset)
     located: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

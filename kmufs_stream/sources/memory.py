@@ -15,14 +15,22 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
-from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, describe, is_numeric, joined
+from kmufs_stream.sources.matrix import (
+    BARE_DIMS,
+    Matrix,
+    check_table,
+    describe,
+    feature_labels,
+    is_numeric,
+    joined,
+)
 from kmufs_stream.sources.stacking import (
     Names,
     Stacking,
     arrange,
     named,
     stack_frame,
-    stacked_labels,
+    variables_beside,
 )
 from kmufs_stream.sources.variables import VARIABLE, common_dimensions
 
@@ -50,9 +58,17 @@ class ArrayRows:
 
 
 def open_dataarray(
-    array: xr.DataArray, *, sample_dims: Names = None, feature_dims: Names = None
+    array: xr.DataArray,
+    dataset: xr.Dataset | None = None,
+    /,
+    *,
+    sample_dims: Names = None,
+    feature_dims: Names = None,
 ) -> Matrix:
-    """A DataArray as a matrix; its coordinates and attributes are kept."""
+    """A DataArray as a matrix; its coordinates and attributes are kept.
+
+    ``dataset`` is the one that it is a variable of.
+    """
     name = "data" if array.name is None else str(array.name)
     source = "an xarray.DataArray"
     if not name or "/" in name or name.startswith((".", "zarr.json", "__")):
@@ -73,10 +89,12 @@ def open_dataarray(
     frame = array.coords.to_dataset().reset_coords(drop=False).set_coords(list(array.coords))
     frame = stack_frame(frame, stacking)
     feature_dim = stacking.name(samples=False)
-    labels = stacked_labels(frame, stacking)
     if feature_dim in multi:
         index = multi[feature_dim]
         labels = joined(index.names, index, len(index))
+        frame = frame.assign_coords(
+            xr.Coordinates({feature_dim: xr.Variable(feature_dim, labels)}, indexes={})
+        )
     unit = stacking.unit_rows(chunks)
     return Matrix(
         rows=ArrayRows(variable, stacking),
@@ -93,7 +111,7 @@ def open_dataarray(
         transposed=stacking.transposed,
         frame=frame.drop_encoding(),
         attrs=dict(array.attrs),
-        labels=labels,
+        labels=feature_labels(frame, feature_dim),
         source=source,
         zarr_format=3,
         in_memory=variable._in_memory,  # asking for .data would load it
@@ -101,6 +119,7 @@ def open_dataarray(
         inventory=partial(_inventory, variable),
         stacked=stacking.copies,
         guessed=not sample_dims and not feature_dims,
+        beside=xr.Dataset() if dataset is None else variables_beside(dataset, stacking),
     )
 
 
@@ -121,7 +140,7 @@ def open_dataset(
         common = common_dimensions("the xarray.Dataset", shapes)
         chosen = dataset[[n for n, s in shapes.items() if s == common]]
         whole = chosen.to_dataarray(VARIABLE, name="data")
-        return open_dataarray(whole, sample_dims=sample_dims, feature_dims=VARIABLE)
+        return open_dataarray(whole, dataset, sample_dims=sample_dims, feature_dims=VARIABLE)
     tables = [n for n, v in numeric.items() if v.ndim >= 2]
     if variable is None and len(tables) != 1:
         raise RequestError(
@@ -138,7 +157,8 @@ def open_dataset(
             f"The Dataset has no variable {name!r}.",
             f"{did_you_mean(name, there)}Its variables are {', '.join(there) or 'none'}.",
         )
-    return open_dataarray(dataset[name], sample_dims=sample_dims, feature_dims=feature_dims)
+    array = dataset[name]
+    return open_dataarray(array, dataset, sample_dims=sample_dims, feature_dims=feature_dims)
 
 
 def open_bare(

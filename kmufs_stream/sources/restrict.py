@@ -64,16 +64,15 @@ def keep_samples(matrix: Matrix, index: NDArray[np.int64]) -> Matrix:
     n = matrix.shape[0]
     if len(index) == n:
         return matrix
-    frame = matrix.frame
-    if matrix.sample_dim in frame.dims:
-        frame = frame.isel({matrix.sample_dim: index})
+    some = {matrix.sample_dim: index}
     sparsity = None if matrix.sparsity is None else matrix.sparsity.of_rows(index)
     pointers = 0 if sparsity is None else sparsity.indptr.nbytes
     return replace(
         matrix,
         rows=SomeRows(matrix.rows, index, matrix.chunk_rows),
         shape=(len(index), matrix.shape[1]),
-        frame=frame,
+        frame=matrix.frame.isel(some, missing_dims="ignore"),
+        beside=matrix.beside.isel(some, missing_dims="ignore"),
         stacked=True,
         sparsity=sparsity,
         held_bytes=matrix.held_bytes + index.nbytes + pointers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
-from kmufs_stream.sources.matrix import decoded_values, feature_labels, joined
+from kmufs_stream.sources.matrix import decoded_values, joined
 
 COORDINATE_ROWS = 2**18  # of a coordinate along the samples, in one piece
 Names = str | Sequence[str] | None
@@ -215,29 +215,60 @@ def named(names: Names) -> tuple[str, ...]:
 def stack_frame(frame: xr.Dataset, stacking: Stacking) -> xr.Dataset:
     """Coordinates with the stacked dimensions as one; a dimension without any gets its numbers.
 
-    Along samples they stay lazy.
+    Stacked features have a coordinate more, which names them by those of their dimensions, and
+    which goes wherever they go. Along samples coordinates stay lazy.
     """
     sizes = dict(zip(stacking.dims, stacking.shape, strict=True))
     for samples in (False, True):
-        names = stacking.names(samples)
-        if len(names) == 1:
+        names, stacked = stacking.names(samples), stacking.name(samples)
+        if len(names) < 2:
             continue
+        if stacked in frame.variables:
+            free = f"source_{stacked}"
+            while free in frame.variables or free in stacking.dims:
+                free = f"source_{free}"
+            frame = frame.rename({stacked: free})
         numbers = {d: (d, np.arange(sizes[d])) for d in names if d not in frame.variables}
         frame = frame.assign_coords(xr.Coordinates(numbers, indexes={}))
-        if samples:
-            lines = max(COORDINATE_ROWS // max(prod(sizes[d] for d in names[1:]), 1), 1)
-            pieces = {d: lines if d == names[0] else -1 for d in names}
-            along = [c for c in frame.coords if set(names) & set(frame[c].dims)]
-            lazy = frame[along].chunk({d: size for d, size in pieces.items() if d in frame.dims})
-            frame = frame.assign_coords(xr.Coordinates(dict(lazy.variables), indexes={}))
-        frame = frame.stack({stacking.name(samples): names}, create_index=False)
+        frame = _stack_samples(frame, stacking) if samples else _stack_features(frame, stacking)
     return frame
 
 
-def stacked_labels(frame: xr.Dataset, stacking: Stacking) -> NDArray[Any] | None:
-    """Labels of the features: those of a stacked frame's coordinates, joined where several."""
-    names = stacking.names(samples=False)
-    if len(names) == 1:
-        return feature_labels(frame, names[0])
-    levels: Mapping[str, NDArray[Any]] = {d: decoded_values(frame[d].variable) for d in names}
-    return joined(names, zip(*levels.values(), strict=True), stacking.table[1])
+def variables_beside(dataset: xr.Dataset, stacking: Stacking) -> xr.Dataset:
+    """Variables beside the data, as coordinates: those along the samples, stacked as these are.
+
+    They stay lazy.
+    """
+    names = set(stacking.names(samples=True))
+    sizes = dict(zip(stacking.dims, stacking.shape, strict=True))
+    along = {
+        str(name): v.variable
+        for name, v in dataset.data_vars.items()
+        if v.dims and names.issuperset(v.dims) and all(sizes[str(d)] == v.sizes[d] for d in v.dims)
+    }
+    found = xr.Dataset(coords=xr.Coordinates(along, indexes={})).drop_encoding()
+    if len(names) > 1 and along:
+        # A dimension along which no variable lies is stacked all the same.
+        lengths = {d: xr.Variable(d, np.arange(sizes[d])) for d in names if d not in along}
+        found = _stack_samples(found.assign_coords(xr.Coordinates(lengths, indexes={})), stacking)
+        found = found.drop_vars(list(lengths))
+    return found
+
+
+def _stack_samples(frame: xr.Dataset, stacking: Stacking) -> xr.Dataset:
+    names, name = stacking.names(samples=True), stacking.name(samples=True)
+    sizes = dict(zip(stacking.dims, stacking.shape, strict=True))
+    lines = max(COORDINATE_ROWS // max(prod(sizes[d] for d in names[1:]), 1), 1)
+    pieces = {d: lines if d == names[0] else -1 for d in names}
+    along = [c for c in frame.coords if set(names) & set(frame[c].dims)]
+    lazy = frame[along].chunk({d: size for d, size in pieces.items() if d in frame.dims})
+    frame = frame.assign_coords(xr.Coordinates(dict(lazy.variables), indexes={}))
+    return frame.stack({name: names}, create_index=False)
+
+
+def _stack_features(frame: xr.Dataset, stacking: Stacking) -> xr.Dataset:
+    names, name = stacking.names(samples=False), stacking.name(samples=False)
+    frame = frame.stack({name: names}, create_index=False)
+    levels = [decoded_values(frame[d].variable) for d in names]
+    labels = joined(names, zip(*levels, strict=True), stacking.table[1])
+    return frame.assign_coords(xr.Coordinates({name: xr.Variable(name, labels)}, indexes={}))

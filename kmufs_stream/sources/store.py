@@ -25,8 +25,14 @@ from kmufs_stream.sources.frame import (
     features_described,
     open_datasets,
 )
-from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, check_table, is_numeric
-from kmufs_stream.sources.stacking import Names, arrange, named, stack_frame, stacked_labels
+from kmufs_stream.sources.matrix import (
+    BARE_DIMS,
+    Matrix,
+    check_table,
+    feature_labels,
+    is_numeric,
+)
+from kmufs_stream.sources.stacking import Names, arrange, named, stack_frame, variables_beside
 from kmufs_stream.sources.stored import Inventory, StoredRows, address, packing
 from kmufs_stream.sources.sturdy import RETRIES, sturdy
 from kmufs_stream.sources.variables import side_by_side
@@ -204,17 +210,18 @@ def _choose(
 ) -> zarr.Array[Any]:
     """The variable asked for, or the only numeric one of two dimensions, or of those named."""
     arrays = dict(sorted(group.arrays()))
+    where = f"{path} (group {group.path!r})" if group.path else path
     if group.attrs.get("format") == FACTOR and variable is None:
         raise RequestError(
             "is_factor",
             f"{path} is a factor, not the data that it was made from.",
             f"Give these data; select and plan then take --factor {path}.",
         )
-    if variable is not None:
+    if variable is not None and arrays:
         if variable not in arrays:
             raise RequestError(
                 "unknown_variable",
-                f"{path} has no variable {variable!r}.",
+                f"{where} has no variable {variable!r}.",
                 f"{did_you_mean(variable, arrays)}Variables there: {_listing(arrays) or 'none'}.",
             )
         return arrays[variable]
@@ -238,10 +245,13 @@ def _choose(
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
     if deeper:
+        wanted = [n for n in deeper if n.rpartition("/")[2] == variable] or [*deeper]
+        inside = f"{group.path}/{wanted[0]}".rpartition("/")[0].lstrip("/")
         raise RequestError(
             "no_table",
-            f"{path} holds no table at its top; deeper there are {_listing(deeper)}.",
-            f"Choose a group, for instance --group {next(iter(deeper)).rpartition('/')[0]}.",
+            f"{where} holds no {'table' if variable is None else f'variable {variable!r}'} at its "
+            f"top; deeper there are {_listing(deeper)}.",
+            f"Choose a group, for instance --group {inside}.",
         )
     if len(arrays) == 1:
         return next(iter(arrays.values()))  # refused below, with the reason
@@ -313,7 +323,7 @@ def _matrix(
     with coordinates_read(source):
         frame = stack_frame(frame, stacking)
         frame = features_described(frame, stacking.name(samples=False))
-        labels = stacked_labels(frame, stacking)
+        labels = feature_labels(frame, stacking.name(samples=False))
         check_text(labels, stacking.name(samples=False))
     attrs = attributes(array, datasets)
     read = sturdy(array, retries=retries, missing_is_fill=fill_missing_chunks)
@@ -344,4 +354,5 @@ def _matrix(
         stacked=stacking.copies,
         guessed=not sample_dims and not feature_dims,
         place=place,
+        beside=variables_beside(datasets[0], stacking) if datasets else xr.Dataset(),
     )

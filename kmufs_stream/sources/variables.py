@@ -15,7 +15,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.places import Place, name_of
 from kmufs_stream.sources.frame import attributes, coordinates, dimension_names
 from kmufs_stream.sources.matrix import Matrix, Rows, describe, is_numeric
-from kmufs_stream.sources.stacking import Names, Stacking, named, stack_frame
+from kmufs_stream.sources.stacking import Names, Stacking, named, stack_frame, variables_beside
 from kmufs_stream.sources.stored import Inventory, StoredRows, packing
 from kmufs_stream.sources.sturdy import sturdy
 
@@ -113,6 +113,7 @@ def side_by_side(
         inventory=_Inventories({n: Inventory(a, fill_missing_chunks) for n, a in chosen.items()}),
         stacked=True,
         place=place,
+        beside=variables_beside(datasets[0], stacking) if datasets else xr.Dataset(),
     )
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from reference import assert_optimal, reference
 
 from kmufs_stream import open_matrix, select
+from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.stacking import Stacking, arrange
 
@@ -124,6 +125,9 @@ def test_output_keeps_the_coordinates_of_each_feature(tmp_path: Path, zarr_forma
         for name in ("air", "time", "lat", "lon", "height", "season", "tilt"):
             np.testing.assert_array_equal(written[name].values, expected[name].values)
     assert result.labels == [f"lat={LAT[i // 5]:g} lon={LON[i % 5]:g}" for i in result.selected]
+    again = open_matrix(tmp_path / "out.zarr")
+    assert again.labels is not None
+    assert again.labels.tolist() == result.labels
 
 
 def test_labels_of_places_have_no_more_digits_than_tell_them_apart() -> None:
@@ -180,6 +184,47 @@ def test_name_of_a_stacked_dimension_is_free() -> None:
     matrix = open_matrix(array, sample_dims="time")
     assert matrix.feature_dim == "feature_"
     assert select(matrix, 3, 4, solver="exact").dataset["a"].dims == ("time", "feature_")
+
+
+@pytest.mark.parametrize("dims", [(), ("lat",), ("lat", "lon"), ("time",)], ids=str)
+def test_coordinate_called_as_the_stacked_dimension_keeps_its_values(dims: tuple[str, ...]) -> None:
+    array = climate()
+    values = np.arange(prod(array.sizes[d] for d in dims)).reshape([array.sizes[d] for d in dims])
+    result = select(
+        open_matrix(array.assign_coords(feature=(dims, values)), sample_dims="time"), 3, 4
+    )
+    assert result.dataset["feature"].values.tolist() == result.labels
+    expected = array.assign_coords(kept=(dims, values)).stack(feature=("lat", "lon"))["kept"]
+    if "feature" in expected.dims:
+        expected = expected[result.selected]
+    np.testing.assert_array_equal(result.dataset["source_feature"], expected)
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
+@pytest.mark.parametrize("order", [("y", "x"), ("x", "y")], ids=str)
+def test_maps_of_classes_are_stacked_as_the_samples(
+    tmp_path: Path, order: tuple[str, str], stored: bool
+) -> None:
+    kinds = np.random.default_rng(1).integers(4, size=(10, 12))
+    scene = image().to_dataset()
+    scene["kind"] = (("y", "x"), np.where(kinds == 3, np.nan, kinds))
+    scene["turned"] = scene["kind"].T
+    scene["zone"] = ("x", np.arange(12) % 3)
+    data: Any = scene
+    if stored:
+        data = str(tmp_path / "a.zarr")
+        scene.to_zarr(data, group="june")
+    asked: Any = {"group": "june"} if stored else {}
+    opened = open_matrix(data, variable="reflectance", sample_dims=order, **asked)
+    for matrix in (opened, open_matrix(opened, where="y > 5")):
+        at = {d: xr.DataArray(matrix.frame[d].values, dims="sample") for d in order}
+        for name in ("kind", "turned", "zone"):
+            expected = scene[name].sel({d: at[d] for d in scene[name].dims}).values
+            codes, count = class_codes(name, [matrix])
+            known = ~np.isnan(expected)
+            assert count == len(np.unique(expected[known]))
+            assert (codes[~known] == -1).all()
+            assert len(set(zip(codes[known], expected[known], strict=True))) == count
 
 
 def test_dataset_in_python() -> None:
