@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError
 from kmufs_stream.sources import Matrix, Rows
 from kmufs_stream.sources.matrix import feature_texts
+from kmufs_stream.sources.spelling import Spellings
 
 NAMED = 5  # of the features that are missing
 Matched = Literal["label", "position"]
@@ -30,8 +31,9 @@ def find_features(
     count : its features.
     whose : what the other table is called.
 
-    By position where either has no labels. Raises RequestError for another number of features
-    then, else for labels that are missing or not unique.
+    By position where either has no labels. A label that is spelt otherwise counts too, as that
+    of a place whose dimensions stand in another order. Raises RequestError for another number of
+    features without labels, else for labels that are missing or not unique.
     """
     ours = feature_texts(matrix)
     if theirs is None or ours is None:
@@ -47,11 +49,20 @@ def find_features(
         return wanted, "label"
     labels = [theirs[i] for i in wanted]
     place = {label: i for i, label in enumerate(ours)}
-    refuse("missing_features", [label for label in labels if label not in place], "lacks", matrix)
-    times, before = Counter(ours), Counter(theirs)
-    twice = [label for label in labels if times[label] > 1 or before[label] > 1]
+    lost = [label for label in labels if label not in place]
+    if lost:
+        spellings = Spellings(ours, matrix.feature_dim)
+        place |= {label: found[0] for label in lost if (found := spellings.of(label))}
+    refuse("missing_features", [label for label in lost if label not in place], "lacks", matrix)
+    columns = [place[label] for label in labels]
+    times, before, taken = Counter(ours), Counter(theirs), Counter(columns)
+    twice = [
+        label
+        for label, column in zip(labels, columns, strict=True)
+        if times[ours[column]] > 1 or before[label] > 1 or taken[column] > 1
+    ]
     refuse("ambiguous_features", twice, f"or {whose} repeats", matrix)
-    return np.array([place[label] for label in labels], np.int64), "label"
+    return np.array(columns, np.int64), "label"
 
 
 def refuse(code: str, labels: Sequence[str], what: str, matrix: Matrix) -> None:

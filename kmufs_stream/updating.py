@@ -144,8 +144,8 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
         np.arange(p), None if texts is None else list(texts), p, matrix, "The factor"
     )
     if matched == "label" and matrix.shape[1] > p:
-        ours, known = feature_texts(matrix), set(texts if texts is not None else ())
-        more = [label for label in ours if label not in known] if ours is not None else []
+        ours = feature_texts(matrix)
+        more = [] if ours is None else list(np.delete(ours, order))
         refuse("other_features", more, "has more features than the factor,", matrix)
     if not np.array_equal(order, np.arange(p)):
         labels = None if matrix.labels is None else matrix.labels[order]

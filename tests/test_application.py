@@ -81,6 +81,12 @@ def test_what_was_written_of_stacked_features_keeps_their_names(tmp_path: Path) 
         assert judged.agreement is not None
         again = select(open_matrix(made, features=expected[1:]), 2, 3, keep=expected[4])
         assert expected[4] in (again.labels or [])
+    turned = xr.open_zarr(tmp_path / "old.zarr").transpose("lon", "time", "lat").load()
+    turned["lat"] = turned["lat"].astype(np.float32)
+    by_name = apply(names["chosen"], turned, out=tmp_path / "turned.zarr")
+    assert by_name.matched == "label"
+    places = np.arange(20).reshape(4, 5).T.ravel()[by_name.columns]
+    np.testing.assert_array_equal(places, first.selected)
     reduced = xr.open_zarr(names["applied"]).sel(feature=expected[2])["air"]
     np.testing.assert_array_equal(reduced, X[:, first.selected[2]])
 

@@ -426,3 +426,14 @@ def test_of_two_updates_at_once_none_is_lost_unsaid(
     assert load_factor(factor).features.rows == 400
     update(factor, X[400:], out=factor, overwrite=True)
     assert load_factor(factor).features.rows == 600
+
+
+def test_places_in_another_order_of_dimensions_are_the_same_features() -> None:
+    places = {"lat": [75.0, 70, 65, 60], "lon": [0.0, 2.5, 5, 7.5, 10]}
+    cube = xr.DataArray(planted(120, 20).reshape(120, 4, 5), places, ("time", "lat", "lon"))
+    factor = decompose(open_matrix(cube[:80], sample_dims="time"), K)
+    turned = update(factor, cube[80:].transpose("lon", "time", "lat"))
+    assert_same(turned, update(factor, cube[80:]))
+    other = cube[80:].assign_coords(lon=[0.0, 2.5, 5, 7.5, 11])
+    with pytest.raises(RequestError, match="lacks 4 of the features: 'lat=75 lon=10'"):
+        update(factor, other)

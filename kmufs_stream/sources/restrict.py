@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
+from kmufs_stream.sources.spelling import Spellings
 from kmufs_stream.sources.stacking import COORDINATE_ROWS
 
 Patterns = str | Sequence[str] | None
@@ -192,8 +193,8 @@ def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matri
 def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDArray[np.bool_]:
     """(p,) whether a feature's label (its number, without labels) is met by one of the patterns.
 
-    A pattern is a label, a shell pattern, or ``@FILE`` with a label on each line. Raises
-    RequestError for those that meet nothing.
+    A pattern is a label, a shell pattern, or ``@FILE`` with a label on each line; where none is met
+    as it stands, it may be spelt otherwise. Raises RequestError for those that meet nothing.
     """
     labels = matrix.labels
     texts = [str(i if labels is None else plain(labels[i])) for i in range(matrix.shape[1])]
@@ -202,12 +203,16 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDAr
         places.setdefault(text, []).append(i)
     met = np.zeros(len(texts), bool)
     lost = []
+    spellings = None
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         from_file = pattern.startswith("@") and pattern not in places
         for label in _lines(pattern[1:], option) if from_file else [pattern]:
             found = places.get(label, [])
             if not found and not from_file:
                 found = [i for i, text in enumerate(texts) if fnmatchcase(text, label)]
+            if not found and labels is not None:
+                spellings = spellings or Spellings(texts, matrix.feature_dim)
+                found = spellings.of(label) or ([] if from_file else spellings.meeting(label))
             met[found] = True
             if not found:
                 lost.append(label)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import assert_optimal, reference
 
-from kmufs_stream import open_matrix, select
+from kmufs_stream import RequestError, open_matrix, select
 from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.stacking import Stacking, arrange
@@ -142,6 +142,17 @@ def test_labels_of_places_have_no_more_digits_than_tell_them_apart() -> None:
     assert [plain(x) for x in np.float32([75.1, 2.5])] == [75.1, 2.5]
     assert [plain(t) for t in TIMES[:2]] == ["2001-01-01T00:00:00", "2001-01-01T06:00:00"]
     assert plain(TIMES[0] + np.timedelta64(1500, "us")) == "2001-01-01T00:00:00.0015"
+
+
+def test_places_are_known_by_other_spellings() -> None:
+    asked = open_matrix(climate(), sample_dims="time", features=["lon=-2 lat=10.0", "lon=2 lat=*"])
+    assert asked.asked is not None
+    assert asked.asked.tolist() == [0, 4, 9, 14, 19]
+    hours = open_matrix(climate(), feature_dims="time", exclude_features="time=2001-01-01")
+    assert hours.asked is not None
+    assert hours.asked.tolist() == list(range(1, 120))
+    with pytest.raises(RequestError, match="no feature is called 'lon=-2 lat=11'"):
+        open_matrix(climate(), sample_dims="time", features="lon=-2 lat=11")
 
 
 def test_output_of_an_image_unstacks_to_one(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""Names of features spelt otherwise: parts in another order, numbers and times in other digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+PARTS = re.compile(r"\s+(?=[^\s=]+=)")  # between those of "lat=75 lon=202.5"
+TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?")
+
+
+class Spellings:
+    """The features of a table by names that mean the same.
+
+    Parameters
+    ----------
+    names : of the features, in their order.
+    dim : the dimension that they lie along, which people may put before a name: ``time=...``.
+    """
+
+    def __init__(self, names: Iterable[str], dim: str) -> None:
+        self._dim = dim
+        self._places: dict[str, dict[str, list[int]]] = {}
+        for i, name in enumerate(names):
+            self._places.setdefault(self._plain(name), {}).setdefault(name, []).append(i)
+
+    def of(self, name: str) -> list[int]:
+        """The features whose name is this one, spelt otherwise; none where several names are."""
+        alike = self._places.get(self._plain(name), {})
+        return next(iter(alike.values())) if len(alike) == 1 else []
+
+    def meeting(self, pattern: str) -> list[int]:
+        """The features whose name, however spelt, a shell pattern meets; ascending."""
+        pattern = self._plain(pattern)
+        met = [alike for plain, alike in self._places.items() if fnmatchcase(plain, pattern)]
+        return sorted(i for alike in met for places in alike.values() for i in places)
+
+    def _plain(self, name: str) -> str:
+        parts = [part.partition("=") for part in PARTS.split(name.strip())]
+        if not all(equals for _, equals, _ in parts):
+            return _value(name.strip())
+        if len(parts) == 1 and parts[0][0] == self._dim:
+            return _value(parts[0][2])
+        return " ".join(sorted(f"{key}={_value(value)}" for key, _, value in parts))
+
+
+def _value(text: str) -> str:
+    """A number or a time in the digits that all alike have; other text as it is."""
+    try:
+        if TIME.fullmatch(text):
+            return str(np.datetime64(text.replace(" ", "T")).astype("M8[us]"))
+        return str(float(text) + 0)  # of -0 too
+    except ValueError:
+        return text
