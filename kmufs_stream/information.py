@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import xarray as xr
 import zarr
 from upath import UPath
 
@@ -15,6 +17,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.places import PlaceLike, absence, is_there, name_of, near, place_of, zarr_root
 from kmufs_stream.provenance import TRUTHS
 from kmufs_stream.recognition import recognised
+from kmufs_stream.sources.matrix import decoded_values, plain
 from kmufs_stream.streaming import checkpoint
 from kmufs_stream.streaming.tree import Node, Tree
 
@@ -52,7 +55,8 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     Returns plain JSON types: ``path``, ``kind``, ``format_version`` and that which this version
     ``reads``, the ``version`` that wrote it, ``command`` and ``created`` (null from Python),
     ``source``, ``identity`` of the data, ``shape``, ``options``, ``outcome``, ``arrays`` (name to
-    shape and dtype), ``bytes`` stored. What is not recorded is null or missing.
+    shape and dtype; of times first and last), ``bytes`` stored. What is not recorded is null or
+    missing.
 
     ``storage_options`` are for fsspec, where ``path`` is an address.
 
@@ -123,10 +127,26 @@ def _of_store(place: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:
     except Exception:  # whatever it is, it is not ours
         return {}, {}
     return attrs, {
-        name: {"shape": list(array.shape), "dtype": str(array.dtype)}
+        name: {"shape": list(array.shape), "dtype": str(array.dtype), **_times(array)}
         for name, array in sorted(members, key=lambda member: member[0])
         if isinstance(array, zarr.Array)
     }
+
+
+def _times(array: zarr.Array[Any]) -> dict[str, Any]:
+    """The first and the last of times, or spans of time, that are stored as numbers."""
+    if array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
+        return {}
+    if "units" not in array.attrs:
+        return {}
+    try:
+        ends = np.array([array[0], array[-1]])
+    except Exception:  # what else the store says can be told all the same
+        return {}
+    values = decoded_values(xr.Variable("ends", ends, dict(array.attrs)))
+    if values.dtype.kind not in "mMO":
+        return {}
+    return {"first": plain(values[0]), "last": plain(values[1])}
 
 
 def _of_checkpoint(noted: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,7 +16,7 @@ from kmufs_stream.provenance import APPLICATION
 from kmufs_stream.recognition import recognised, stored_attributes
 from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
-from kmufs_stream.sources.matrix import dense
+from kmufs_stream.sources.matrix import dense, plain
 from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.streaming.lloyd import Standard
@@ -125,10 +125,9 @@ class StoredSelection:
         if self.labels is not None and whole.labels is not None:
             theirs = whole.labels[self.selected]
             for index, mine, other in zip(self.selected, self.labels, theirs, strict=True):
-                if str(mine) != str(other):
-                    raise self._other_than(
-                        whole, f"feature {index} is {other!s} there, not {mine!s}"
-                    )
+                ours, others = plain(mine), plain(other)
+                if str(ours) != str(others):
+                    raise self._other_than(whole, f"feature {index} is {others} there, not {ours}")
         own = self._own_columns()
         if own is None:
             return

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 from helpers import planted, write_bare
 
@@ -61,6 +63,24 @@ def test_selection(data: Path, tmp_path: Path) -> None:
     assert found["arrays"]["data"] == {"shape": [200, 3], "dtype": "float64"}
     files = [f for f in (tmp_path / "r.zarr").rglob("*") if f.is_file()]
     assert found["bytes"] == sum(len(f.read_bytes()) for f in files)
+
+
+def test_times_are_told_as_such(tmp_path: Path) -> None:
+    hours = np.datetime64("2001-01-01", "ns") + np.arange(9) * np.timedelta64(6, "h")
+    leads = np.arange(200) * np.timedelta64(90, "m").astype("m8[ns]")
+    table = xr.DataArray(X, {"lead": leads, "time": hours}, ("lead", "time"), name="x")
+    made = select(table, 2, 3, solver="exact", out=tmp_path / "r.zarr")
+    arrays = info(tmp_path / "r.zarr")["arrays"]
+    chosen = made.labels or []
+    ends = {"first": chosen[0], "last": chosen[-1]}
+    assert arrays["time"] == {"shape": [3], "dtype": "int64", **ends}
+    assert arrays["all_features/source_feature"]["last"] == "2001-01-03T00:00:00"
+    assert (arrays["lead"]["first"], arrays["lead"]["last"]) == ("0 days", "17910 minutes")
+    assert "first" not in arrays["score"]
+    shutil.rmtree(tmp_path / "r.zarr" / "time" / "c")
+    (tmp_path / "r.zarr" / "time" / "c").mkdir()
+    (tmp_path / "r.zarr" / "time" / "c" / "0").write_bytes(b"damaged")
+    assert info(tmp_path / "r.zarr")["arrays"]["time"] == {"shape": [3], "dtype": "int64"}
 
 
 def test_factor(data: Path, tmp_path: Path) -> None:

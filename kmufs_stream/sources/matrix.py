@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Protocol
 
 import numpy as np
@@ -214,12 +215,17 @@ def densified(matrix: Matrix) -> Matrix:
 def plain(value: Any) -> str | int | float | bool:
     """A label as a plain JSON value: numbers stay numbers, times become ISO strings.
 
-    Of as few digits as tell it from all others of its dtype: 75.1 in float32, not what that is in
-    float64; no fraction of a second where there is none.
+    Spans of time are told in the largest unit that fits. Numbers have as few digits as tell them
+    from all others of their dtype: 75.1 in float32, not what that is in float64; times no fraction
+    of a second where there is none.
     """
-    if isinstance(value, np.datetime64 | np.timedelta64):
+    if isinstance(value, np.timedelta64 | timedelta):
+        return _span(np.timedelta64(value))
+    if isinstance(value, np.datetime64):
         text = str(value)
         return text.rstrip("0").rstrip(".") if "." in text else text
+    if hasattr(value, "isoformat"):  # times of other calendars, as cftime has them
+        return str(value.isoformat())
     if isinstance(value, np.float16 | np.float32):
         value = float(str(value))
     item = value.item() if isinstance(value, np.generic) else value
@@ -228,6 +234,12 @@ def plain(value: Any) -> str | int | float | bool:
     if isinstance(item, float) and not np.isfinite(item):
         return str(item)
     return item if isinstance(item, str | int | float | bool) else str(item)
+
+
+def _span(value: np.timedelta64) -> str:
+    """A span of time in the largest unit that it is whole in, like ``6 hours``."""
+    units = (value.astype(f"m8[{unit}]") for unit in ("D", "h", "m", "s", "ms", "us"))
+    return str(next((span for span in units if span == value), value))
 
 
 def describe(metadata: Any) -> str:

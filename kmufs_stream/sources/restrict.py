@@ -108,9 +108,14 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
                 stored = frame[name].variable[start : start + COORDINATE_ROWS].load()
             piece = xr.Dataset({"c": stored})
             try:
-                rows[name] = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
+                values = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
             except ValueError as error:  # of times; the condition may not speak of them
                 lost.append(f"the coordinate {name} cannot be read as times: {error}")
+                continue
+            if values.dtype == object and hasattr(values[0], "calendar"):
+                # Times of other calendars, which pandas compares with no text.
+                values = np.array([plain(value) for value in values], dtype=object)
+            rows[name] = values
         table = pd.DataFrame(rows)
         try:
             query = _keywords_quoted(condition, used)

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-import numpy as np
-
 PARTS = re.compile(r"\s+(?=[^\s=]+=)")  # between those of "lat=75 lon=202.5"
-TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?")
+TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?)?")
 
 
 class Spellings:
@@ -49,9 +47,11 @@ class Spellings:
 
 def _value(text: str) -> str:
     """A number or a time in the digits that all alike have; other text as it is."""
+    time = TIME.fullmatch(text)
+    if time is not None:  # of whatever calendar
+        day, hour, minute, second, part = time.groups("00")
+        return f"{day}T{hour}:{minute}:{second}.{part.rstrip('0')}"
     try:
-        if TIME.fullmatch(text):
-            return str(np.datetime64(text.replace(" ", "T")).astype("M8[us]"))
         return str(float(text) + 0)  # of -0 too
     except ValueError:
         return text

@@ -41,12 +41,18 @@ def test_patterns() -> None:
         ("2001-01-01 06:00", [1]),
         ("2001-01-02T00:00:00.500", [2]),
         ("2001-01", []),
-        ("2001-13-01", []),
+        ("2001-02-30", []),
         ("date=2001-01-01", []),
     ],
 )
 def test_times(typed: str, places: list[int]) -> None:
     assert Spellings(TIMES, "time").of(typed) == places
+
+
+def test_times_of_calendars_that_have_other_days() -> None:
+    spellings = Spellings(["2001-02-29T00:00:00", "2001-02-30T00:00:00"], "time")
+    assert spellings.of("time=2001-02-30") == [1]
+    assert spellings.meeting("2001-02-*") == [0, 1]
 
 
 def test_numbers_along_one_dimension() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from helpers import planted
@@ -142,6 +143,39 @@ def test_labels_of_places_have_no_more_digits_than_tell_them_apart() -> None:
     assert [plain(x) for x in np.float32([75.1, 2.5])] == [75.1, 2.5]
     assert [plain(t) for t in TIMES[:2]] == ["2001-01-01T00:00:00", "2001-01-01T06:00:00"]
     assert plain(TIMES[0] + np.timedelta64(1500, "us")) == "2001-01-01T00:00:00.0015"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (np.timedelta64(21_600_000_000_000, "ns"), "6 hours"),
+        (np.timedelta64(90, "m"), "90 minutes"),
+        (pd.Timedelta(days=3), "3 days"),
+        (np.timedelta64(-3, "ns"), "-3 nanoseconds"),
+        (np.timedelta64(0, "ns"), "0 days"),
+        (np.timedelta64("NaT"), "NaT"),
+        (pd.Timestamp("2001-02-03 04:05"), "2001-02-03T04:05:00"),
+    ],
+)
+def test_spans_of_time_are_told_in_the_largest_unit(value: Any, told: str) -> None:
+    assert plain(value) == told
+
+
+def test_times_of_other_calendars(tmp_path: Path) -> None:
+    pytest.importorskip("cftime")
+    days = climate().drop_vars(["season", "tilt"]).to_dataset()
+    days["time"] = (
+        "time",
+        np.arange(120),
+        {"units": "days since 2001-02-28", "calendar": "360_day"},
+    )
+    days.to_zarr(tmp_path / "a.zarr")
+    matrix = open_matrix(tmp_path / "a.zarr", feature_dims="time", features="time=2001-02-30")
+    assert matrix.asked is not None
+    assert matrix.asked.tolist() == [2]
+    assert matrix.feature_name(2) == "'2001-02-30T00:00:00' (feature 2)"
+    some = open_matrix(tmp_path / "a.zarr", sample_dims="time", where="time >= '2001-03-01'")
+    assert some.shape[0] == 117
 
 
 def test_places_are_known_by_other_spellings() -> None:

@@ -55,7 +55,7 @@ def info(
             [
                 (
                     name,
-                    f"{' x '.join(map(str, array['shape'])) or 'scalar'} {_kind(array['dtype'])}",
+                    f"{' x '.join(map(str, array['shape'])) or 'scalar'} {_kind(array)}",
                 )
                 for name, array in found["arrays"].items()
             ],
@@ -68,8 +68,10 @@ def _so_far(outcome: dict[str, Any]) -> str:
     return f"{counted(whole, 'reads')} of the data done, and {part:.0%} of the next"
 
 
-def _kind(dtype: str) -> str:
-    return "text" if dtype == "StringDType()" else dtype
+def _kind(array: dict[str, Any]) -> str:
+    if "first" in array:
+        return f"times, {array['first']} to {array['last']}"
+    return "text" if array["dtype"] == "StringDType()" else str(array["dtype"])
 
 
 def _origin(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -104,10 +104,12 @@ def plan(
 
 def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     """What a plan decides, as names and values."""
+    from kmufs_stream.sources.matrix import plain
+
     samples, features = matrix.shape
     labels = "none found, features are numbered"
     if matrix.labels is not None:
-        first = ", ".join(str(label) for label in matrix.labels[:NAMED])
+        first = ", ".join(str(plain(label)) for label in matrix.labels[:NAMED])
         labels = first + (", ..." if features > NAMED else "")
     dtype = str(matrix.dtype)
     if matrix.stored_dtype != matrix.dtype:
