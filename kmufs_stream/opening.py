@@ -17,7 +17,6 @@ DIMS = ("sample_dims", "feature_dims")
 TOGETHER = (WHICH, ("group",), ("layer", "raw"), DIMS, ("feature_labels",))
 UNNAMED = "data"  # what arrays without a name are called
 LACKING = (  # codes of what these data have not, and others had
-    "ambiguous_variable",
     "bad_option",
     "no_table",
     "not_2d",

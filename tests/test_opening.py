@@ -106,4 +106,8 @@ def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_p
     with pytest.raises(RequestError, match="no variable 'sea' at its top") as caught:
         open_matrix(tmp_path / "deep.zarr", variable="sea")
     assert "--group june" in caught.value.remedy
+    grids(9).to_zarr(tmp_path / "both.zarr")
+    with pytest.raises(RequestError, match=r"holds 2 tables: air .*, sea") as caught:
+        open_like(replace(factor, located={"sample_dims": ["time"]}), tmp_path / "both.zarr")
+    assert caught.value.code == "ambiguous_variable"
     assert open_like(tmp_path / "nothing.zarr", tmp_path / "flat.zarr").shape == (20, 5)

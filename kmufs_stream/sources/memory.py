@@ -29,6 +29,7 @@ from kmufs_stream.sources.stacking import (
     Stacking,
     arrange,
     named,
+    of_dimensions,
     stack_frame,
     variables_beside,
 )
@@ -141,7 +142,8 @@ def open_dataset(
         chosen = dataset[[n for n, s in shapes.items() if s == common]]
         whole = chosen.to_dataarray(VARIABLE, name="data")
         return open_dataarray(whole, dataset, sample_dims=sample_dims, feature_dims=VARIABLE)
-    tables = [n for n, v in numeric.items() if v.ndim >= 2]
+    dims = {n: [*map(str, v.dims)] for n, v in numeric.items() if v.ndim >= 2}
+    tables = of_dimensions(dims, sample_dims, feature_dims)
     if variable is None and len(tables) != 1:
         raise RequestError(
             "ambiguous_variable" if tables else "no_table",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -210,6 +210,20 @@ def arrange(
 def named(names: Names) -> tuple[str, ...]:
     """One name, several, or none, as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names or ())
+
+
+def of_dimensions(
+    dims: Mapping[str, Sequence[str]], sample_dims: Names, feature_dims: Names
+) -> list[str]:
+    """The arrays that have the dimensions named: only these where both sides are named, else more.
+
+    Where none is like that, those that have them at all; where none has them, all.
+    """
+    asked = {*named(sample_dims), *named(feature_dims)}
+    having = [name for name, own in dims.items() if asked.issubset(own)]
+    both = bool(sample_dims and feature_dims)
+    fitting = [name for name in having if (len(asked) == len(dims[name])) == both]
+    return fitting or having or list(dims)
 
 
 def stack_frame(frame: xr.Dataset, stacking: Stacking) -> xr.Dataset:

@@ -32,13 +32,21 @@ from kmufs_stream.sources.matrix import (
     feature_labels,
     is_numeric,
 )
-from kmufs_stream.sources.stacking import Names, arrange, named, stack_frame, variables_beside
+from kmufs_stream.sources.stacking import (
+    Names,
+    arrange,
+    named,
+    of_dimensions,
+    stack_frame,
+    variables_beside,
+)
 from kmufs_stream.sources.stored import Inventory, StoredRows, address, packing
 from kmufs_stream.sources.sturdy import RETRIES, sturdy
 from kmufs_stream.sources.variables import side_by_side
 
 # CF attributes that name variables which describe others.
 DESCRIBING = ("ancillary_variables", "bounds", "coordinates", "grid_mapping")
+BOUNDS = ("_bnds", "_bounds")
 
 
 def open_store(
@@ -115,8 +123,7 @@ def _open(
             fill_missing_chunks=fill_missing_chunks,
             retries=retries,
         )
-    dims = {*named(sample_dims), *named(feature_dims)}
-    array = _choose(path, node, datasets, variable, dims)
+    array = _choose(path, node, datasets, variable, sample_dims, feature_dims)
     return _matrix(
         path, place, datasets, array, sample_dims, feature_dims, fill_missing_chunks, retries
     )
@@ -206,7 +213,8 @@ def _choose(
     group: zarr.Group,
     datasets: list[xr.Dataset],
     variable: str | None,
-    dims: set[str],
+    sample_dims: Names,
+    feature_dims: Names,
 ) -> zarr.Array[Any]:
     """The variable asked for, or the only numeric one of two dimensions, or of those named."""
     arrays = dict(sorted(group.arrays()))
@@ -225,12 +233,12 @@ def _choose(
                 f"{did_you_mean(variable, arrays)}Variables there: {_listing(arrays) or 'none'}.",
             )
         return arrays[variable]
-    candidates = _candidates(arrays, datasets, dims)
+    candidates = _candidates(arrays, datasets, sample_dims, feature_dims)
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if candidates:
         there = {d for a in candidates.values() for d in dimension_names(a, datasets) or BARE_DIMS}
-        unknown = sorted(dims - there)
+        unknown = sorted({*named(sample_dims), *named(feature_dims)} - there)
         if unknown:
             raise RequestError(
                 "unknown_dimension",
@@ -240,7 +248,8 @@ def _choose(
         raise RequestError(
             "ambiguous_variable",
             f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
-            f"Choose one with --variable, for instance --variable {next(iter(candidates))}.",
+            "Choose one with --variable, for instance --variable "
+            f"{max(candidates, key=lambda n: candidates[n].size)}.",
         )
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
@@ -269,14 +278,16 @@ def _choose(
 
 
 def _candidates(
-    arrays: dict[str, zarr.Array[Any]], datasets: list[xr.Dataset], dims: set[str]
+    arrays: dict[str, zarr.Array[Any]],
+    datasets: list[xr.Dataset],
+    sample_dims: Names,
+    feature_dims: Names,
 ) -> dict[str, zarr.Array[Any]]:
     """The numeric variables that may be the table; what only describes others comes last."""
     numeric = {n: a for n, a in arrays.items() if a.ndim >= 2 and is_numeric(a.dtype)}
-    if dims:
-        names = {n: set(dimension_names(a, datasets) or BARE_DIMS) for n, a in numeric.items()}
-        # Where none has those dimensions, opening the only variable says which it has.
-        numeric = {n: a for n, a in numeric.items() if dims <= names[n]} or numeric
+    names = {n: dimension_names(a, datasets) or BARE_DIMS for n, a in numeric.items()}
+    # Where none has those dimensions, opening the only variable says which it has.
+    numeric = {n: numeric[n] for n in of_dimensions(names, sample_dims, feature_dims)}
     described = {
         name
         for array in arrays.values()
@@ -285,12 +296,14 @@ def _candidates(
     }
     if datasets:
         described.update(map(str, datasets[0].coords))
+    # Many stores have lost the attribute that names time_bnds.
+    described |= {n for n in arrays if n.endswith(BOUNDS) and n.rpartition("_")[0] in arrays}
     main = {n: a for n, a in numeric.items() if n not in described} or numeric
-    along = {n: set(dimension_names(a, datasets) or ()) for n, a in main.items()}
+    own = {n: set(dimension_names(a, datasets) or ()) for n, a in main.items()}
     # A mask or a height of the places where another was measured is no table before that.
-    alone = {n for n, own in along.items() if not own or not any(own < d for d in along.values())}
+    alone = {n for n, d in own.items() if not d or not any(d < other for other in own.values())}
     flat = {n: a for n, a in main.items() if a.ndim == 2 and n in alone}
-    return main if dims else flat or main
+    return main if sample_dims or feature_dims else flat or main
 
 
 def _listing(arrays: dict[str, zarr.Array[Any]]) -> str:

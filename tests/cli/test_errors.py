@@ -148,7 +148,7 @@ CASES = [
         (*TWO, *K, *H),
         "ambiguous_variable",
         ("counts (60, 6)", "logs (60, 6)"),
-        "--variable counts",
+        "--variable cube",
     ),
     Case(
         "unknown variable",

@@ -272,6 +272,24 @@ def test_maps_of_classes_are_stacked_as_the_samples(
             assert len(set(zip(codes[known], expected[known], strict=True))) == count
 
 
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
+def test_dimensions_named_tell_the_table_from_maps_beside(tmp_path: Path, stored: bool) -> None:
+    scene = image().to_dataset()
+    scene["kind"] = (("y", "x"), np.arange(120).reshape(10, 12))
+    scene["band_bounds"] = (("band", "edge"), np.arange(40.0).reshape(20, 2))
+    data: Any = scene
+    if stored:
+        data = str(tmp_path / "a.zarr")
+        scene.to_zarr(data)
+    for dims in (["y", "x"], ["x", "y"]):
+        assert open_matrix(data, sample_dims=dims).name == "reflectance"
+    assert open_matrix(data, sample_dims="y", feature_dims=["x", "band"]).shape == (10, 240)
+    assert open_matrix(data, sample_dims="y", feature_dims="x").name == "kind"
+    with pytest.raises(RequestError) as caught:
+        open_matrix(data, sample_dims="x")
+    assert caught.value.code == "ambiguous_variable"
+
+
 def test_dataset_in_python() -> None:
     columns = xr.Dataset({f"s{i:02}": ("time", X[:, i]) for i in range(20)})
     side = open_matrix(columns, features_from_variables=True)
