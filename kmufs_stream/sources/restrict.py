@@ -222,7 +222,11 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDAr
             if not found:
                 lost.append(label)
     if lost:
-        raise RequestError("unknown_features", *_unknown(lost, list(places), option))
+        message, remedy = _unknown(lost, list(places), option)
+        whole = None if spellings is None else spellings.completed(lost[0])
+        if whole is not None:
+            remedy = f"For all of these, write {whole!r}."
+        raise RequestError("unknown_features", message, remedy)
     return met
 
 

@@ -36,13 +36,32 @@ class Spellings:
         met = [alike for plain, alike in self._places.items() if fnmatchcase(plain, pattern)]
         return sorted(i for alike in met for places in alike.values() for i in places)
 
+    def completed(self, name: str) -> str | None:
+        """The pattern that all features meet of which a name tells some parts; None for none.
+
+        ``lat=75`` becomes ``lat=75 lon=*``, in the order of the names here.
+        """
+        given = dict(_parts(name))
+        for alike in self._places.values():
+            dims = [dim for dim, _ in _parts(next(iter(alike)))]
+            pattern = " ".join(f"{dim}={given.get(dim, '*')}" for dim in dims)
+            some = given and given.keys() < set(dims)
+            return pattern if some and self.meeting(pattern) else None
+        return None
+
     def _plain(self, name: str) -> str:
-        parts = [part.partition("=") for part in PARTS.split(name.strip())]
-        if not all(equals for _, equals, _ in parts):
-            return _value(name.strip())
-        if len(parts) == 1 and parts[0][0] == self._dim:
-            return _value(parts[0][2])
-        return " ".join(sorted(f"{key}={_value(value)}" for key, _, value in parts))
+        parts = _parts(name)
+        if len(parts) < 2 and all(dim == self._dim for dim, _ in parts):
+            return _value(parts[0][1] if parts else name.strip())
+        return " ".join(sorted(f"{dim}={_value(value)}" for dim, value in parts))
+
+
+def _parts(name: str) -> list[tuple[str, str]]:
+    """The dimensions that a name tells, and the labels there; none of other text."""
+    parts = [part.partition("=") for part in PARTS.split(name.strip())]
+    return (
+        [(dim, value) for dim, _, value in parts] if all(equals for _, equals, _ in parts) else []
+    )
 
 
 def _value(text: str) -> str:

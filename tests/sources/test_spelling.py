@@ -28,6 +28,15 @@ def test_places(typed: str, places: list[int]) -> None:
     assert Spellings(GRID, "feature").of(typed) == places
 
 
+def test_some_parts_of_a_name() -> None:
+    grid = Spellings(GRID, "feature")
+    assert grid.completed("lon=2e2") == "lat=* lon=2e2"
+    assert grid.completed("lat=75") == "lat=75 lon=*"
+    for other in ("lat=76", "lat=75 lon=0", "level=3", "75", ""):
+        assert grid.completed(other) is None
+    assert Spellings(TIMES, "time").completed("lat=75") is None
+
+
 def test_patterns() -> None:
     assert Spellings(GRID, "feature").meeting("lon=* lat=7.5e1") == [0, 1, 2]
     assert Spellings(GRID, "feature").meeting("lon=20* lat=7*") == [1, 2, 4, 5]
