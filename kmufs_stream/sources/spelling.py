@@ -1,4 +1,4 @@
-"""Names of features spelt otherwise: parts in another order, numbers and times in other digits."""
+"""Names of features spelt otherwise: parts in another order, other digits, other units of time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from fnmatch import fnmatchcase
 
 PARTS = re.compile(r"\s+(?=[^\s=]+=)")  # between those of "lat=75 lon=202.5"
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?)?")
+SPAN = re.compile(r"(-?\d+) ?([a-z]+?)s?")
+NANOSECONDS = {
+    "day": 86_400 * 10**9,
+    "hour": 3_600 * 10**9,
+    "minute": 60 * 10**9,
+    "second": 10**9,
+    "millisecond": 10**6,
+    "microsecond": 10**3,
+    "nanosecond": 1,
+}
 
 
 class Spellings:
@@ -65,11 +75,14 @@ def _parts(name: str) -> list[tuple[str, str]]:
 
 
 def _value(text: str) -> str:
-    """A number or a time in the digits that all alike have; other text as it is."""
+    """A number, a time or a span of time as all alike are told; other text as it is."""
     time = TIME.fullmatch(text)
     if time is not None:  # of whatever calendar
         day, hour, minute, second, part = time.groups("00")
         return f"{day}T{hour}:{minute}:{second}.{part.rstrip('0')}"
+    span = SPAN.fullmatch(text)
+    if span is not None and span[2] in NANOSECONDS:
+        return f"{int(span[1]) * NANOSECONDS[span[2]]} nanoseconds"
     try:
         return str(float(text) + 0)  # of -0 too
     except ValueError:

@@ -64,6 +64,13 @@ def test_times_of_calendars_that_have_other_days() -> None:
     assert spellings.meeting("2001-02-*") == [0, 1]
 
 
+def test_spans_of_time_in_other_units() -> None:
+    leads = Spellings(["0 days", "90 minutes", "1 days"], "lead")
+    assert leads.of("lead=24 hours") == leads.of("1 day") == [2]
+    assert leads.of("5400000000000 nanoseconds") == [1]
+    assert leads.of("0s") == leads.of("90 metres") == []
+
+
 def test_numbers_along_one_dimension() -> None:
     levels = Spellings(["1000.0", "850.0", "500.0"], "level")
     assert levels.of("850") == levels.of("level=850.00") == [1]

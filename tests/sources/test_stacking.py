@@ -153,7 +153,7 @@ def test_labels_of_places_have_no_more_digits_than_tell_them_apart() -> None:
         (pd.Timedelta(days=3), "3 days"),
         (np.timedelta64(-3, "ns"), "-3 nanoseconds"),
         (np.timedelta64(0, "ns"), "0 days"),
-        (np.timedelta64("NaT"), "NaT"),
+        (np.timedelta64("NaT", "ns"), "NaT"),
         (pd.Timestamp("2001-02-03 04:05"), "2001-02-03T04:05:00"),
     ],
 )
