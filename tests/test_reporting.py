@@ -19,7 +19,7 @@ from PIL import Image
 
 from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
 from kmufs_stream.reporting.content import ROWS, Result, overlap, read_all
-from kmufs_stream.reporting.drawing import BADGE, apart
+from kmufs_stream.reporting.drawing import BADGE, apart, told_apart
 from kmufs_stream.result import RELATED
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.trials import write_csv
@@ -203,6 +203,16 @@ def test_overlap_without_labels_goes_by_place_where_tables_match(tmp_path: Path)
     assert overlap([a, c]) is None
     page = Page(report([tmp_path / "a.zarr", tmp_path / "c.zarr"], out=tmp_path / "r.html").output)
     assert "Not comparable" in page.text
+
+
+def test_long_names_are_told_apart() -> None:
+    names = [
+        f"time=1980-01-0{day}T00:00:00 lat={lat} lon=202.5" for day in (1, 2) for lat in (7, 8)
+    ]
+    short = told_apart(names)
+    assert len(set(short)) == 4
+    assert told_apart(["level=500 lat=-75 lon=250"]) == ["level=500 lat=-75 lon=250"]
+    assert len(told_apart(names[:1])[0]) <= 28
 
 
 def test_redundancy_and_view_are_those_of_the_data(results: dict[str, Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -155,7 +156,10 @@ def test_names_of_samples_are_read_once_in_pieces(
     array.to_dataset().to_zarr(tmp_path / "x.zarr", **form)
     Counting.read.clear()
     select(Counting(LocalStore(tmp_path / "x.zarr")), K, H, out=tmp_path / "out.zarr")
-    assert [*Counting.read.values()] == [1, 1, 1]
+    first, *others = Counting.read.values()
+    assert others == [1, 1]
+    # Where cftime is installed, xarray looks whether the first name is one of its times.
+    assert first == 1 or (find_spec("cftime") and first <= 4)
     assert opened(tmp_path / "out.zarr")["cell"].values.tolist() == names.tolist()
 
 

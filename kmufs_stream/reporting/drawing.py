@@ -20,7 +20,7 @@ DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 WIDTH = 4.4  # inches of a figure
 POINTS = 1500  # more are drawn as an image
 BADGE = (0.05, 0.06)  # of the width and height that a cluster's number takes
-NAMED, NAME = 40, 20  # features of a map that are named, at most, and letters of a name
+NAMED, NAME = 40, 28  # features of a map that are named, at most, and letters of a name
 STEMS = 60  # components drawn one by one, at most
 SETTINGS: Any = {
     "axes.edgecolor": LINE,
@@ -105,7 +105,7 @@ def draw_redundancy(
     if h <= NAMED:
         axes.set_yticks(
             np.arange(h) + 0.5,
-            [shortened(name, NAME) for name in names],
+            told_apart(names),
             fontsize=min(7.5, 200 / h),
         )
         axes.tick_params(axis="y", length=0)
@@ -243,6 +243,15 @@ def _legend(axes: Axes, columns: int) -> None:
         loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, labelcolor=MUTED,
         handlelength=1.4, columnspacing=1.2, borderaxespad=0, handletextpad=0.5,
     )  # fmt: skip
+
+
+def told_apart(names: list[str]) -> list[str]:
+    """Long names with their middle left out, but for what tells them from each other."""
+    for letters in range(NAME, max(map(len, names), default=0)):
+        short = [shortened(name, letters) for name in names]
+        if len(set(short)) == len(set(names)):
+            return short
+    return names
 
 
 def shortened(text: str, letters: int) -> str:
