@@ -1,4 +1,4 @@
-"""What something that this tool wrote says of itself; only metadata are read."""
+"""What something that this tool wrote says of itself: metadata, and from when to when times are."""
 
 from __future__ import annotations
 
