@@ -162,7 +162,6 @@ def test_spans_of_time_are_told_in_the_largest_unit(value: Any, told: str) -> No
 
 
 def test_times_of_other_calendars(tmp_path: Path) -> None:
-    pytest.importorskip("cftime")
     days = climate().drop_vars(["season", "tilt"]).to_dataset()
     days["time"] = (
         "time",
