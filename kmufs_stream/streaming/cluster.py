@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,20 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
         threads=max(w["nthreads"] for w in workers),
         memory=min(limits, default=None),
     )
+
+
+def check_memory(client: distributed.Client, addresses: Set[str], needed: int) -> None:
+    """Raise RequestError for a worker of too little memory, which would be ended as it works."""
+    found = client.scheduler_info(n_workers=-1)["workers"]
+    for address in sorted(addresses & found.keys()):
+        limit = found[address]["memory_limit"]
+        if limit and needed > WORKER_SHARE * limit:
+            raise RequestError(
+                "does_not_fit",
+                f"The cluster's worker {address} has {size(limit)} of memory; the run was planned "
+                f"for workers of {size(int(needed / WORKER_SHARE))} or more.",
+                "Stop it, or start it with as much as the others.",
+            )
 
 
 @contextlib.contextmanager

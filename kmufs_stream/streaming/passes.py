@@ -30,6 +30,7 @@ def run_pass(
     *,
     threads: int,
     client: distributed.Client | None = None,
+    worker_bytes: int = 0,
     saved: SavedPass | None = None,
     progress: Progress = SILENT,
 ) -> State:
@@ -40,6 +41,7 @@ def run_pass(
     partitions : per partition the first rows of its blocks, as ``range(start, stop, block_rows)``.
     threads : block tasks that run side by side, where there is no client.
     client : of the cluster whose workers read the rows, in place of this process.
+    worker_bytes : what one of these was planned to take at most.
     saved : where states are kept on the way, and what is there of this pass.
     progress : told of the rows of each partition.
 
@@ -47,7 +49,7 @@ def run_pass(
     result: not on threads, workers, their losses, or what was saved. As many partitions are in
     flight as keep everybody busy, whatever their number.
     """
-    with open_workers(threads, client) as workers:
+    with open_workers(threads, client, worker_bytes=worker_bytes) as workers:
         return _Pass(kernel, rows, partitions, workers, saved, progress).run()
 
 
@@ -82,6 +84,7 @@ def run_planned(
         plan.partitions,
         threads=plan.threads,
         client=client,
+        worker_bytes=plan.worker_peak,
         saved=saved,
         progress=progress,
     )

@@ -16,6 +16,7 @@ import dask
 
 from kmufs_stream import blas
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.streaming.cluster import check_memory
 from kmufs_stream.streaming.tree import RUN
 from kmufs_stream.streaming.versions import Versions, agree, check_workers, running
 
@@ -92,23 +93,35 @@ class Workers(Protocol):
         """What a task that is done has made, brought here."""
 
 
-def open_workers(threads: int, client: distributed.Client | None) -> Workers:
-    """Threads of this process, or the cluster of a client."""
-    return Threads(threads) if client is None else Cluster(client)
+def open_workers(
+    threads: int, client: distributed.Client | None, *, worker_bytes: int = 0
+) -> Workers:
+    """Threads of this process, or the cluster of a client, whose workers need so much memory."""
+    return Threads(threads) if client is None else Cluster(client, worker_bytes)
 
 
-class Threads:
+class _Listener:
+    """What hears from tasks what they took."""
+
+    def __init__(self) -> None:
+        self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
+
+    def told(self) -> Spent:
+        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
+
+
+class Threads(_Listener):
     """Threads of this process; see Workers."""
 
     lossy = False
     run = 1
 
     def __init__(self, threads: int) -> None:
+        super().__init__()
         self.slots = threads
         self._pool = ThreadPoolExecutor(threads)
         self._stop = threading.Event()
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
         self._limit = blas.one_thread()
         self.stopped, self.tell = self._stop.is_set, self._spent.put
 
@@ -120,9 +133,6 @@ class Threads:
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
         self._limit.__exit__(None, None, None)
-
-    def told(self) -> Spent:
-        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
 
     def share(self, value: Any) -> Any:
         return value
@@ -150,17 +160,17 @@ def _run_here(task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return task(*(a.result() if isinstance(a, Future) else a for a in arguments))
 
 
-class Cluster:
+class Cluster(_Listener):
     """The workers of a Dask cluster; see Workers. Only states travel between them."""
 
     lossy = True
     run = RUN
 
-    def __init__(self, client: distributed.Client) -> None:
-        self._client = client
+    def __init__(self, client: distributed.Client, worker_bytes: int) -> None:
+        super().__init__()
+        self._client, self._worker_bytes = client, worker_bytes
         self._running: dict[distributed.Future, None] = {}  # in the order of submission
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
-        self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
         self._versions = running()
         self._agreeing: set[str] = set()  # workers that were asked what they run
@@ -183,9 +193,6 @@ class Cluster:
         self._fetching.shutdown()
         self._limit.__exit__(None, None, None)
 
-    def told(self) -> Spent:
-        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
-
     def _hear(self, event: tuple[float, tuple[str, float, float]]) -> None:
         _, (name, reading, working) = event
         if name == self._name:  # the topic is everybody's, so that a scheduler keeps few of them
@@ -199,13 +206,16 @@ class Cluster:
         return self._slots
 
     def _recount(self) -> None:
-        """Count the threads anew, and ask newcomers what they run.
+        """Count the threads anew, and ask newcomers what they run and hold.
 
-        Raises BrokenError if there has been none for long, RequestError if one runs other versions.
+        Raises BrokenError if there has been none for long, RequestError if one runs other versions
+        or has less memory than was planned with.
         """
         try:
             workers = self._client.nthreads()
-            self._agreeing |= check_workers(self._client, workers.keys() - self._agreeing)
+            if late := workers.keys() - self._agreeing:
+                check_memory(self._client, late, self._worker_bytes)
+                self._agreeing |= check_workers(self._client, late)
         except OSError as error:
             raise _lost("counting its workers") from error
         threads = sum(workers.values())
