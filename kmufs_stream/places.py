@@ -159,8 +159,8 @@ def _keep_from_closing(fs: Any) -> None:
     """adlfs would close its connections at the end, in a loop that it lacks, and print that."""
     if fs.protocol[0] not in CONTAINER:
         return
-    for finalizer in [*weakref.finalize._registry]:  # type: ignore[attr-defined]
-        if (found := finalizer.peek()) and found[0] is fs:
+    for reference in weakref.getweakrefs(fs):
+        if isinstance(finalizer := reference.__callback__, weakref.finalize):
             finalizer.atexit = False
 
 

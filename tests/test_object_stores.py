@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,6 +39,7 @@ from kmufs_stream import (
     load_factor,
     object_output,
     open_matrix,
+    places,
     select,
 )
 from kmufs_stream.output import check_output, new_zarr
@@ -546,6 +548,22 @@ def test_what_other_object_stores_answer(status: dict[str, int], code: str, memo
     assert refused.code == code
     assert "No container" in refused.message
     assert "RequestId" not in refused.message
+
+
+def test_only_what_azure_would_close_without_a_loop_is_left_open() -> None:
+    class Azure:
+        protocol = ("abfs", "az")
+
+    class Other:
+        protocol = ("s3",)
+
+    for kind, closes in ((Azure, False), (Other, True)):
+        fs = kind()
+        closing = [weakref.finalize(fs, print, fs), weakref.finalize(fs, print)]
+        places._keep_from_closing(fs)
+        assert [finalizer.atexit for finalizer in closing] == [closes, closes]
+        for finalizer in closing:
+            finalizer.detach()
 
 
 def test_an_account_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import TextIO, cast
 
 import fsspec
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, counted
 
 SEPARATORS = ";|\t"  # besides commas
 SHOWN = 40  # letters of a header
@@ -146,8 +146,8 @@ class CheckedText:
         header = first_rows(self._path, self._separator, 1)[0]
         return RequestError(
             "ragged_rows",
-            f"Line {line} of {self._path} has {fields} field{'s' * (fields != 1)} where its header "
-            f"makes it {self._width}.",
+            f"Line {line} of {self._path} has {counted(fields, 'fields')} where its header "
+            f"makes it {self._width:,}.",
             other_separator(header)
             or "Give every row as many fields as the header; text with separators goes in quotes.",
         )
