@@ -43,8 +43,9 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
     if isinstance(error, KmufsError):
         return Failure(error.code, error.message, error.remedy, error.exit_code)
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
-        how = "go on" if resumable else "start again"
-        again = [word for word in command if word != RESUME] + [RESUME] * resumable
+        # What was typed to go on may end before it has looked at what it would go on from.
+        how = "go on" if resumable or RESUME in command else "start again"
+        again = [*command, RESUME] if resumable and RESUME not in command else command
         return Failure(
             "interrupted",
             "Interrupted; no partial output is left.",

@@ -50,7 +50,7 @@ class Checkpoint:
     """A folder with the states of a run: taken up or begun by ``claim()``, gone after success.
 
     A context: left by an error the folder stays, and the error is noted where it is; left without
-    one it is removed.
+    one it is removed. What was never claimed is somebody else's, and left alone.
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ class Checkpoint:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
+        if error is None and self._claimed:
             with contextlib.suppress(FileNotFoundError):
                 for inside in [*self.folder.iterdir()]:
                     if inside.name != IDENTITY:
                         remove(inside)
             remove(self.folder)  # what says whose it is goes last
-        elif self._claimed:
+        elif error is not None and self._claimed:
             self._note_corrupt(getattr(error, "chunk", None))
             error.add_note(f"The checkpoint {self.folder} is kept: --resume goes on from it.")
 
