@@ -492,6 +492,18 @@ def test_integers_beside_gaps_that_float64_would_round(tmp_path: Path, kind: str
         assert "store it as text" in raised.value.remedy
 
 
+@pytest.mark.parametrize(
+    "first", ["9007199254740993.0", "9007199254740993\n0.5", "9007199254740993e0"]
+)
+def test_a_column_with_a_point_or_an_exponent_is_floating_point(tmp_path: Path, first: str) -> None:
+    (tmp_path / "x.csv").write_text(f"a\n{first}\n1\n")
+    _, found = turned(tmp_path / "x.csv")
+    assert found["data"].values[0, 0] == 2.0**53
+    (tmp_path / "x.csv").write_text("a\n9007199254740993\n1\n")
+    with pytest.raises(RequestError, match=r"'a' .*9007199254740993"):
+        convert(tmp_path / "x.csv", tmp_path / "other.zarr")
+
+
 def test_integers_beyond_64_bits(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(f"a,b\n{2**64 - 1},1\n{10**22},2\n")
     with pytest.raises(RequestError, match=f"'a' .*{10**22}") as raised:
