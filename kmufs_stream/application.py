@@ -20,7 +20,7 @@ from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
-from kmufs_stream.provenance import APPLICATION, made_by
+from kmufs_stream.provenance import APPLICATION, origin
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.stored import VERSIONS, read_selection
 from kmufs_stream.streaming.memory import peak_memory
@@ -119,7 +119,6 @@ def apply(
     attrs = {
         **{key: root.attrs[key] for key in ("k", "h", "solver")},
         "selection": source,
-        "source": matrix.source,
         "matched": matched,
         "transforms": root.attrs["transforms"],
         "where": matrix.where,
@@ -127,7 +126,7 @@ def apply(
         "format": APPLICATION,
         "format_version": VERSIONS[APPLICATION],
         "version": __version__,
-        **made_by(command),
+        **origin(matrix.source, command),
     }
     write_result(
         target,

@@ -26,6 +26,7 @@ from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources.casting import parse_dtype
 from kmufs_stream.sources.convertible import INSIDE, SUFFIXES, kind_of
+from kmufs_stream.sources.store import tables_in
 from kmufs_stream.streaming.memory import available_memory, peak_memory
 from kmufs_stream.streaming.plan import parse_memory
 from kmufs_stream.version import __version__
@@ -47,6 +48,7 @@ class Conversion:
     features : of such a table: the columns that became features.
     missing : values, and the samples and features that miss some, features without any value; None
         where they were not looked at (NetCDF, 10x).
+    tables : of NetCDF: the variables that may be the table, with the sizes of their dimensions.
     notes : a line each, of what may not be as the table's owner thinks: columns that are features
         and look as if they described samples, or are none, or share a name; how text was read.
     """
@@ -59,6 +61,7 @@ class Conversion:
     features: tuple[str, ...] = ()
     missing: dict[str, int] | None = None
     notes: tuple[str, ...] = ()
+    tables: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
@@ -173,8 +176,9 @@ def convert(
             }
             columns = {name: c.column for name, c in table.coordinates.items()}
             features = () if table.labels is None else tuple(table.labels)
+    tables = tables_in(target) if kind == "netcdf" else {}
     seconds = time.perf_counter() - began
-    return Conversion(target, kind, sizes, seconds, columns, features, missing, notes)
+    return Conversion(target, kind, sizes, seconds, columns, features, missing, notes, tables)
 
 
 def _tenx(

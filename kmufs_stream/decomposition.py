@@ -27,7 +27,7 @@ from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import LanczosOptions, plan_for
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
-from kmufs_stream.provenance import made_by
+from kmufs_stream.provenance import origin
 from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram
 from kmufs_stream.routes.lanczos import lanczos
@@ -87,12 +87,12 @@ def decompose(
         reads while the others compute.
     precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
         holds every value of the data's dtype.
-    out, overwrite, command : where to store the factor too; see
-        :func:`kmufs_stream.save_factor`.
+    out, overwrite : where to store the factor too; see :func:`kmufs_stream.save_factor`.
     checkpoint, resume : a folder or address that keeps what has been read until the run has
         ended; and whether to go on from what is in it. Long runs with an ``out`` keep it beside
         that, as ``<out>.checkpoint``.
     storage_options : for fsspec, where any of these is an address such as ``s3://bucket/x``.
+    command : the command line that asks for this, to be kept in the factor with the date.
 
     Where a ``distributed.Client`` is active the workers of its cluster read, unless the data are
     in this process's memory; the result is the same bit for bit.
@@ -113,15 +113,15 @@ def decompose(
     kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
     if target is not None:
         check_output(target, inputs_of(matrix), overwrite=overwrite)
-    about = {"source": matrix.source, **made_by(command)}
+    made = origin(matrix.source, command)
     with checkpoint_for(
-        plan, target, kept_in, resume=resume, about=about, progress=progress
+        plan, target, kept_in, resume=resume, about=made, progress=progress
     ) as kept:
-        factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, progress, kept)
+        factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, made, progress, kept)
         check_unchanged(matrix, factor.fingerprint["chunks"])
         if target is not None:
             progress(Started("writing"))
-            save_factor(factor, target, overwrite=overwrite, command=command)
+            save_factor(factor, target, overwrite=overwrite)
     return factor
 
 
@@ -179,6 +179,7 @@ def compute_factor(
     plan: Plan,
     lanczos_options: LanczosOptions,
     screening: Screening,
+    made: dict[str, str],
     progress: Progress = SILENT,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Factor, FactorSeconds]:
@@ -267,6 +268,8 @@ def compute_factor(
         labels=feature_texts(matrix),
         fingerprint=belongs,
         located=matrix.located,
+        where=matrix.where,
+        origin=made,
     )
     check_k(k, len(factor.features.usable), "usable features")
     check_rank(k, factor)

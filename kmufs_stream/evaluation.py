@@ -29,7 +29,7 @@ from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.labels import class_codes
+from kmufs_stream.sources.labels import along_samples, class_codes
 from kmufs_stream.sources.matrix import dense, densified, plain
 from kmufs_stream.stored import open_selection
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
@@ -79,11 +79,14 @@ class Evaluation:
     between : (h,) float64, the share of each chosen feature's variance between the clusters.
     mean_correlation, effective_rank : how far the chosen features repeat each other; see
         :mod:`kmufs_stream.measures`.
+    made_of : where the data that were selected from lie; None of what apply wrote.
     agreement : with labels, or None.
     full_cost : with the full data, or None.
+    described_by : coordinates of the samples, any of which may hold their classes.
     """
 
     source: str
+    made_of: str | None
     k: int
     starts: int
     seed: int
@@ -101,6 +104,7 @@ class Evaluation:
     seconds: float
     predicted_peak: int
     concessions: tuple[str, ...]
+    described_by: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"<Evaluation: K-means with k = {self.k} on {len(self.selected)} features>"
@@ -205,10 +209,9 @@ def evaluate(
         read_all = _Reader(whole, *resources, square=False)
     n, h = read.matrix.shape
     codes, classes = None, 0
+    looked_at = [read.matrix] if whole is None else [read.matrix, whole]
     if labels is not None:
-        codes, classes = class_codes(
-            labels, [read.matrix] if whole is None else [read.matrix, whole]
-        )
+        codes, classes = class_codes(labels, looked_at)
 
     scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
     scatter = read(Gram(scaling, note_gaps=True), "correlations")
@@ -238,6 +241,7 @@ def evaluate(
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
         source=chosen.source,
+        made_of=chosen.made_of,
         k=k,
         starts=starts,
         seed=seed,
@@ -255,6 +259,7 @@ def evaluate(
         seconds=time.perf_counter() - began,
         predicted_peak=max(plan.peak for plan in plans),
         concessions=tuple(dict.fromkeys(c for plan in plans for c in plan.concessions)),
+        described_by=tuple(dict.fromkeys(name for m in looked_at for name in along_samples(m))),
     )
 
 

@@ -16,6 +16,7 @@ from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.streaming.sample import stack
 from kmufs_stream.streaming.scaling import Precision
 
+PARTS = "parts"  # of a fingerprint: the stores that rows were added from
 SAMPLE_BLOCK = 2**20  # numbers in a block of the row sample
 
 
@@ -156,7 +157,9 @@ class Factor(Leading):
     precision : of the products of blocks.
     labels : (p,) texts that name the features, or None.
     fingerprint : of the data that it belongs to.
-    located : where in these the table is; see :class:`kmufs_stream.Matrix`.
+    located, where : where in these the table is, and the condition that its samples meet; see
+        :class:`kmufs_stream.Matrix`.
+    origin : where these data lie, and the command line that made it and when, where one did.
     """
 
     k: int
@@ -167,10 +170,23 @@ class Factor(Leading):
     labels: NDArray[np.object_] | None
     fingerprint: dict[str, str]
     located: dict[str, Any] = field(default_factory=dict)
+    where: str = ""
+    origin: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         n, p = self.features.samples, len(self.features.mean)
         return f"<Factor: {len(self.singular_values)} components of {n} x {p}, by {self.method}>"
+
+    @property
+    def added_to(self) -> bool:
+        """Whether rows were added to it, so that no one store may hold them all."""
+        return PARTS in self.fingerprint
+
+    @property
+    def transforms(self) -> tuple[str, ...]:
+        """Those of the data, in the order of application."""
+        names = self.fingerprint.get("transforms", "none")
+        return () if names == "none" else tuple(names.split(", "))
 
     @property
     def nbytes(self) -> int:

@@ -23,7 +23,7 @@ from kmufs_stream.places import (
     place_of,
     zarr_root,
 )
-from kmufs_stream.provenance import FACTOR, made_by
+from kmufs_stream.provenance import FACTOR, origin_in
 from kmufs_stream.recognition import recognised, stored_attributes
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.kernels import Gaps
@@ -40,7 +40,6 @@ def save_factor(
     *,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    command: str | None = None,
 ) -> None:
     """Write a factor as a Zarr group at ``out``, whole or not at all.
 
@@ -49,7 +48,6 @@ def save_factor(
     out : path, address, or an empty Zarr store.
     overwrite : replace what is there; see :func:`kmufs_stream.select`.
     storage_options : for fsspec, where ``out`` is an address.
-    command : the command line that asks for this, to be kept with the date.
 
     Raises RequestError if the place is taken (without ``overwrite``) or cannot be written to.
     """
@@ -92,7 +90,8 @@ def save_factor(
         "passes": factor.passes,
         "fingerprint": factor.fingerprint,
         "located": json.dumps(factor.located),
-        **made_by(command),
+        "where": factor.where,
+        **factor.origin,
     }
     whole = xr.Dataset(variables, coords, attrs)
     whole.attrs["checksum"] = _checksum(whole)
@@ -176,6 +175,8 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
         labels=stored["feature"].values.astype(object) if "feature" in stored.coords else None,
         fingerprint=dict(attrs["fingerprint"]),
         located=json.loads(attrs.get("located", "{}")),
+        where=attrs.get("where", ""),
+        origin=origin_in(attrs),
     )
 
 

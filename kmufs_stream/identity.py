@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor, RowSample
+from kmufs_stream.factor import PARTS, Factor, RowSample
 from kmufs_stream.screening import Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import Block, dense
@@ -21,7 +21,6 @@ from kmufs_stream.streaming.scaling import read_probe
 
 ROWS_COMPARED = 16
 ROWS_AT_ONCE = 256
-PARTS = "parts"
 ROWS = "rows"  # of the parts, whatever their dtype, order of columns, chunks and times
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
@@ -42,13 +41,13 @@ def check_belongs(factor: Factor, matrix: Matrix) -> str:
     """
     check_shape(factor, matrix)
     ours = fingerprint(matrix, read_probe(matrix))
-    added = PARTS in factor.fingerprint
+    added = factor.added_to
     for what, found in ours.items():
         kept = factor.fingerprint.get(what)
         if kept != found and not (added and what in ("values", "chunks")):
-            raise _wrong_factor(matrix, what, added=added, kept=kept, found=found)
+            raise _wrong_factor(factor, matrix, what, kept=kept, found=found)
     if added and not _holds_sample(factor, matrix):
-        raise _wrong_factor(matrix, "sample", added=True)
+        raise _wrong_factor(factor, matrix, "sample")
     return ours["chunks"]
 
 
@@ -56,16 +55,25 @@ def check_shape(factor: Factor, matrix: Matrix) -> None:
     """Refuse a factor of data of another shape; nothing is read."""
     kept, (n, p) = factor.fingerprint["shape"], matrix.shape
     if kept != f"{n} x {p}":
-        added = PARTS in factor.fingerprint
-        raise _wrong_factor(matrix, "shape", added=added, kept=kept, found=f"{n} x {p}")
+        raise _wrong_factor(factor, matrix, "shape", kept=kept, found=f"{n} x {p}")
 
 
-def _wrong_factor(matrix: Matrix, what: str, *, added: bool, **said: str | None) -> RequestError:
-    remedy = "Decompose these data again."
+def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None) -> RequestError:
+    source = factor.origin.get("source", matrix.source)
+    other = "" if source == matrix.source else f" It was made of {source}."
+    remedy = f"Decompose these data again.{other}"
     if what == "transforms":
-        remedy = "Give the same --transform."
-    elif added:
-        remedy = "Give data that hold all its rows, those that were added last; or decompose anew."
+        remedy = "Leave out --transform: the factor's are applied."
+    elif what == "asked":
+        remedy = "Leave out --features and --exclude-features: the factor's take part."
+    elif matrix.where not in ("", factor.where):
+        own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
+        remedy = f"Leave out --where: the factor is of {own}; or decompose again with it."
+    elif factor.added_to:
+        remedy = (
+            "Give data that hold all its rows, those that were added last; or decompose anew."
+            f"{other}"
+        )
     return RequestError(
         "wrong_factor",
         f"The factor does not belong to {matrix.source}: {DIFFERENCES[what].format(**said)}.",
@@ -114,7 +122,7 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
             f"Give the {matrix.shape[0] - held:,} rows that came after them alone.",
         )
     before, new = factor.fingerprint, fingerprint(matrix, probe)
-    parts = before[PARTS].split() if PARTS in before else [_part(before)]
+    parts = before[PARTS].split() if factor.added_to else [_part(before)]
     known = set(before[ROWS].split()) if ROWS in before else _rows_of_first(factor)
     rows = _rows_of(matrix)
     if _part(new) in parts or not known.isdisjoint(rows):
@@ -183,7 +191,7 @@ def _rows_of_first(factor: Factor) -> set[str]:
     """The same of the only rows of a factor: its sample holds those, unless they were dropped."""
     index, n = factor.sample.index, factor.features.rows
     wanted = sample_index(n, ROWS_COMPARED)
-    if PARTS in factor.fingerprint or not np.isin(wanted, index).all():
+    if factor.added_to or not np.isin(wanted, index).all():
         return set()
     return _rows_digest(n, list(factor.sample.values[np.searchsorted(index, wanted)]))
 

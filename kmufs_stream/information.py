@@ -95,7 +95,8 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
             f"excluded_{reason}": len(index)
             for reason, index in json.loads(outcome.pop("excluded")).items()
         }
-        rest |= rest.pop("screening")
+        names = said["fingerprint"].get("transforms", "none")
+        rest |= {**rest.pop("screening"), "transforms": "" if names == "none" else names}
     rest |= json.loads(rest.pop("located", "{}"))
     identity = said.get("fingerprint")
     return {

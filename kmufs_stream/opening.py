@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor
-from kmufs_stream.places import PlaceLike, is_there, place_of
+from kmufs_stream.places import PlaceLike, absence, is_there, near, place_of
 from kmufs_stream.recognition import stored_attributes
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.restrict import samples_meeting
+from kmufs_stream.sources.transforms import transformed
 
 WHICH = ("variable", "features_from_variables")
 DIMS = ("sample_dims", "feature_dims")
@@ -69,14 +72,42 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
         raise lacking from None
 
 
+def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
+    """The data that a factor was made of, as they were then: transformed, and what took part.
+
+    What was said of these when they were opened is left as it is; whether it is what the factor
+    was made with is for :func:`kmufs_stream.identity.check_belongs`.
+
+    Raises RequestError where their samples cannot be told by the condition of the factor's.
+    """
+    if not matrix.transforms:
+        matrix = transformed(matrix, factor.transforms)
+    if factor.where and not matrix.where:
+        try:
+            matrix = samples_meeting(matrix, factor.where)
+        except RequestError as error:
+            raise RequestError(
+                "wrong_factor",
+                f"The factor was made of the samples that meet {factor.where!r}: {error.message}",
+                "Give the data that it was made of, with their coordinates.",
+            ) from error
+    asked, p = factor.features.asked, len(factor.features.mean)
+    if matrix.asked is None and len(asked) < p == matrix.shape[1]:
+        matrix = replace(matrix, asked=asked)
+    return matrix
+
+
 def _located(
     made: Factor | PlaceLike | None, storage_options: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What something that was made says of where the table was; nothing where it is not there."""
+    """What something that was made says of where the table was. Raises where it is not there."""
     if made is None:
         return {}
     if isinstance(made, Factor):
         return made.located
     place = place_of(made, storage_options)
-    attrs = (stored_attributes(place) if is_there(place) else None) or {}
+    if not is_there(place):
+        remedy = f"{near(place)}Make it with kmufs-stream select, or kmufs-stream decompose."
+        raise RequestError("not_found", absence(place), remedy)
+    attrs = stored_attributes(place) or {}
     return dict(json.loads(attrs.get("located", "{}")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,17 +14,25 @@ NAMES = {
     "at_noise": "chosen that tell no more than noise",
     "beyond_noise": "features that tell more",
 }
+ORIGIN = ("source", "command", "created")
 TRUTHS = {"converged", "settled"}  # attributes that a selection has as 0 and 1
 
 
-def made_by(command: str | None) -> dict[str, str]:
-    """Attributes of what a command line has made: the command, and when.
+def origin(source: str, command: str | None) -> dict[str, str]:
+    """Attributes of what was made of data: where these lie, and the command line, and when.
 
-    Empty without a command: what Python code makes is the same bit for bit whenever it runs.
+    The latter two not without a command: what Python code makes is the same bit for bit whenever
+    it runs.
     """
     if command is None:
-        return {}
-    return {"command": command, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+        return {"source": source}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"source": source, "command": command, "created": now}
+
+
+def origin_in(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """The same, as a store says it; of what is not recorded, nothing."""
+    return {name: attributes[name] for name in ORIGIN if name in attributes}
 
 
 def named(attribute: str) -> str:

@@ -21,7 +21,7 @@ from kmufs_stream.identity import check_unchanged, identity_of_copy
 from kmufs_stream.output import check_output, filled, new_output, new_zarr
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Advanced, Noticed, Progress, Started
-from kmufs_stream.provenance import made_by
+from kmufs_stream.provenance import origin
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
@@ -146,7 +146,7 @@ def rechunk(
     if isinstance(target, Path):
         place = target.resolve()
         beside = place.with_name(f"{place.name}.checkpoint")
-        about = {"source": matrix.source, **made_by(command)}
+        about = origin(matrix.source, command)
 
         def tell(text: str) -> None:
             if resume:

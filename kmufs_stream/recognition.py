@@ -28,7 +28,9 @@ def recognised(place: Place) -> tuple[str, str]:
     if kind == SELECTION:
         return "a selection, which select wrote", _command("info", name, "tells how it was made")
     if kind == FACTOR:
-        return "a factor, which decompose wrote", _command("sweep", name, "chooses features by it")
+        asked = ("--k", str(stored.get("k")), "--suggest-h") if stored is not None else ()
+        chosen = _command("sweep", name, "chooses features by it", *asked)
+        return "a factor, which decompose wrote", chosen
     if kind == APPLICATION:
         assert stored is not None
         took = _command("evaluate", name, "judges it")
@@ -37,13 +39,12 @@ def recognised(place: Place) -> tuple[str, str]:
             f"The selection that it took is {stored.get('selection')}. {took}",
         )
     if stored is not None or (is_hdf5(place) and place.suffix == ".h5ad"):
-        shown = _command("plan", name, "shows what would be read of it", "--k", "K", "--h", "H")
+        shown = _command("plan", name, "shows what would be read of it", "--k", "10", "--h", "10")
         return "data to select from", shown
     if isinstance(place, Path | UPath) and (place / IDENTITY).is_file():
         return "a checkpoint", _command("info", name, "tells which run it belongs to")
     if isinstance(place, Path) and kind_of(str(place)) is not None:
-        turned = _command("convert", name, "makes data of a table", f"{place.stem}.zarr")
-        return "a file of another format", turned
+        return "a file of another format", _command("convert", name, "makes data of it")
     return "nothing that kmufs-stream reads", "Look for a slip in the path."
 
 

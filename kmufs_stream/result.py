@@ -60,7 +60,7 @@ class Selection:
     every_score : (u,) float64, a_i of all usable features.
     beyond_noise : (u,) bool, which of them vary with the k components more than noise would.
     output, anndata_output : where the result was written, or None.
-    made : the command line that asked for it and when; empty from Python.
+    origin : where the data lie, and the command line that asked for it and when, where one did.
     """
 
     k: int
@@ -85,7 +85,7 @@ class Selection:
     output: Place | None
     anndata_output: Path | None
     seconds: Seconds
-    made: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (
@@ -200,14 +200,13 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "kept": len(result.kept),
         "features": result.matrix.shape[1],
         **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
-        "source": result.matrix.source,
         "variable": result.matrix.name,
         "located": json.dumps(result.matrix.located),
         "fingerprint": "-".join(factor.fingerprint.values()),
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
-        **result.made,
+        **result.origin,
     }
 
 

@@ -20,12 +20,12 @@ from kmufs_stream.factor import Factor, check_k, check_rank
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.noise import beyond_noise
-from kmufs_stream.opening import open_like
+from kmufs_stream.opening import as_decomposed, open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, place_of
 from kmufs_stream.planning import LanczosOptions, plan_for
 from kmufs_stream.progress import SILENT, Progress
-from kmufs_stream.provenance import made_by
+from kmufs_stream.provenance import origin
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
 from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import feature_scores, ranking
@@ -77,7 +77,7 @@ def select(
         clusterings, which chooses best.
     options : parameters of the ADMM.
     factor : a factor of these data, or where it is stored: the data are then not read for it, and
-        where in them the table is need not be said again.
+        where in them the table is, transforms, and what takes part need not be said again.
     out : where to write the result: a path, an address such as ``s3://bucket/chosen.zarr``, or an
         empty Zarr store; nothing is written by default.
     anndata_out : where to write a copy of the AnnData store that ``data`` is, with three columns
@@ -104,6 +104,8 @@ def select(
     if factor is not None and not isinstance(factor, Factor):
         places.append(place_of(factor, storage_options))
         factor = load_factor(places[-1])
+    if factor is not None:
+        matrix = as_decomposed(factor, matrix)
     plan = plan_selection(
         matrix,
         k,
@@ -127,9 +129,9 @@ def select(
         copy = place_of(anndata_out, storage_options)
         annotated = check_anndata_output(copy, matrix, places, overwrite=overwrite)
     kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
-    about = {"source": matrix.source, **made_by(command)}
+    made = origin(matrix.source, command)
     with checkpoint_for(
-        plan, target, kept_in, resume=resume, about=about, progress=progress
+        plan, target, kept_in, resume=resume, about=made, progress=progress
     ) as kept:
         return _select(
             matrix,
@@ -147,7 +149,7 @@ def select(
             lanczos=lanczos,
             screening=screening,
             checkpoint=kept,
-            command=command,
+            made=made,
             began=began,
             progress=progress,
         )
@@ -170,7 +172,7 @@ def _select(
     lanczos: LanczosOptions,
     screening: Screening | None,
     checkpoint: Checkpoint | None,
-    command: str | None,
+    made: dict[str, str],
     began: float,
     progress: Progress,
 ) -> Selection:
@@ -183,6 +185,7 @@ def _select(
             plan,
             lanczos,
             screening or Screening(),
+            made,
             progress,
             checkpoint,
         )
@@ -244,7 +247,7 @@ def _select(
         output=target,
         anndata_output=annotated,
         seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
-        made=made_by(command),
+        origin=made,
     )
     if target is not None:
         write_result(

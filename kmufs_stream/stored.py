@@ -38,6 +38,7 @@ class StoredSelection:
     samples : rows that were standardised.
     transforms, where, dropped : what was done to the source's values, which condition its samples
         met, and which rows of these were left out because they miss values.
+    made_of : where the data that it was selected from lie; None of what apply made.
     labels : (h,) of the selected features, or None.
     matrix : the selected columns, (n, h), as they are stored; or None.
     """
@@ -50,6 +51,7 @@ class StoredSelection:
     where: str
     dropped: NDArray[np.int64]
     source: str
+    made_of: str | None
     labels: NDArray[Any] | None
     matrix: Matrix | None
 
@@ -108,7 +110,7 @@ class StoredSelection:
             raise RequestError(
                 "no_data",
                 f"{self.source} {why}.",
-                "Give the table that it was made from as --data.",
+                f"Give the table that it was made from: --data {self.made_of}",
             )
         return restricted(whole, self.selected)
 
@@ -195,6 +197,7 @@ def open_selection(place: Place) -> StoredSelection:
         where=str(root.attrs.get("where", "")),
         dropped=np.empty(0, np.int64) if dropped is None else dropped.values,
         source=name_of(place),
+        made_of=None if standard is None else str(root.attrs["source"]),
         labels=labels,
         matrix=matrix,
     )

@@ -28,6 +28,7 @@ from kmufs_stream.output import check_file
 from kmufs_stream.places import place_of
 from kmufs_stream.planning import LanczosOptions
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.provenance import origin
 from kmufs_stream.screening import Screening
 from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores
@@ -187,7 +188,8 @@ def sweep(
             for solver in solvers
         ]
         plan = max(plans, key=lambda plan: plan.peak)
-        factor, _ = compute_factor(matrix, most, None, plan, lanczos, screening, progress)
+        made = origin(matrix.source, None)
+        factor, _ = compute_factor(matrix, most, None, plan, lanczos, screening, made, progress)
         check_unchanged(matrix, factor.fingerprint["chunks"])
         passes = factor.passes
     suggestion = suggest_k(factor)

@@ -23,6 +23,7 @@ from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import LanczosOptions, plan_for
 from kmufs_stream.progress import SILENT, Progress, Started
+from kmufs_stream.provenance import origin
 from kmufs_stream.reader import Reader
 from kmufs_stream.routes.gram import leading_of_gram, state_of
 from kmufs_stream.screening import (
@@ -43,6 +44,8 @@ from kmufs_stream.streaming.sample import sample_index, sample_size
 from kmufs_stream.streaming.scaling import Precision, Scaling, read_probe
 from kmufs_stream.streaming.sizing import Demand
 from kmufs_stream.streaming.sparse import SparseGram
+
+UNKNOWN = "data that are not recorded"
 
 
 def update(
@@ -66,8 +69,8 @@ def update(
         order where labels name them. The factor's transforms, features that take part, and what
         becomes of missing values and rare features are those of the new rows too; so is its dtype,
         to which floating point is rounded, and where in the data the table is.
-    out, overwrite, command : where to store the result; see :func:`kmufs_stream.save_factor`.
-    memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
+    out, overwrite : where to store the result; see :func:`kmufs_stream.save_factor`.
+    memory, threads, storage_options, command : see :func:`kmufs_stream.decompose`.
 
     Equal, to rounding, to the factor of all rows together; its row sample holds the same rows.
 
@@ -107,7 +110,11 @@ def update(
             "Give further rows to partial_fit() too, or decompose all rows again.",
         )
     matrix = _with_features_of(factor, matrix)
-    updated = _added(factor, matrix, memory, threads, progress)
+    updated = replace(
+        _added(factor, matrix, memory, threads, progress),
+        where=factor.where if factor.where == matrix.where else "",
+        origin=origin(f"{factor.origin.get('source', UNKNOWN)}, then {matrix.source}", command),
+    )
     if replaced is not None and stored_fingerprint(replaced) != factor.fingerprint:
         raise BrokenError(
             "changed",
@@ -117,20 +124,20 @@ def update(
         )
     if target is not None:
         progress(Started("writing"))
-        save_factor(updated, target, overwrite=overwrite, command=command)
+        save_factor(updated, target, overwrite=overwrite)
     return updated
 
 
 def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
     """The new rows with the factor's transforms, and its features in its order."""
     features, p = factor.features, len(factor.features.mean)
-    names = factor.fingerprint["transforms"]
-    if not matrix.transforms and names != "none":
-        matrix = transformed(matrix, names.split(", "))
-    elif (", ".join(matrix.transforms) or "none") != names:
+    if not matrix.transforms:
+        matrix = transformed(matrix, factor.transforms)
+    elif matrix.transforms != factor.transforms:
         raise RequestError(
             "wrong_data",
-            f"The factor was made with the transforms: {names}; the new rows are opened with: "
+            "The factor was made with the transforms: "
+            f"{', '.join(factor.transforms) or 'none'}; the new rows are opened with: "
             f"{', '.join(matrix.transforms)}.",
             "Leave out --transform: the factor's are applied.",
         )

@@ -110,4 +110,37 @@ def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_p
     with pytest.raises(RequestError, match=r"holds 2 tables: air .*, sea") as caught:
         open_like(replace(factor, located={"sample_dims": ["time"]}), tmp_path / "both.zarr")
     assert caught.value.code == "ambiguous_variable"
-    assert open_like(tmp_path / "nothing.zarr", tmp_path / "flat.zarr").shape == (20, 5)
+    with pytest.raises(RequestError, match=r"nothing.zarr does not exist"):
+        open_like(tmp_path / "nothing.zarr", tmp_path / "flat.zarr")
+
+
+def test_a_factor_knows_what_of_its_data_takes_part(tmp_path: Path) -> None:
+    def store(name: str, n: int, **coords: object) -> str:
+        genes = {"gene": [f"g{i}" for i in range(8)], **coords}
+        data = xr.Dataset({"x": (("cell", "gene"), planted(n, 8, seed=n))}, genes)
+        data.to_zarr(tmp_path / name)
+        return str(tmp_path / name)
+
+    old = store("old.zarr", 90, batch=("cell", np.arange(90) % 3))
+    new = store("new.zarr", 60, batch=("cell", np.arange(60) % 3))
+    part = {"where": "batch < 2", "exclude_features": "g7"}
+    decompose(open_matrix(old, **part), 2, out=tmp_path / "f.zarr")
+    factor = load_factor(tmp_path / "f.zarr")
+    assert (factor.where, factor.origin) == ("batch < 2", {"source": old})
+    select(open_matrix(old, **part), 2, 3, out=tmp_path / "direct.zarr")
+    select(old, 2, 3, factor=tmp_path / "f.zarr", out=tmp_path / "known.zarr")
+    for group in (None, "all_features"):
+        direct, known = (
+            xr.open_zarr(tmp_path / f"{name}.zarr", group=group) for name in ("direct", "known")
+        )
+        xr.testing.assert_identical(direct, known)
+
+    with pytest.raises(RequestError, match=r"60 x 8, that of the data 30 x 8") as caught:
+        select(open_matrix(old, where="batch < 1"), 2, 3, factor=factor)
+    assert "Leave out --where" in caught.value.remedy
+    added = update(factor, open_matrix(new, where="batch < 2"))
+    assert (added.where, added.origin) == ("batch < 2", {"source": f"{old}, then {new}"})
+    assert update(factor, new).where == ""
+    with pytest.raises(RequestError, match=r"samples that meet 'batch < 2': ") as caught:
+        select(store("unlike.zarr", 90), 2, 3, factor=factor)
+    assert caught.value.code == "wrong_factor"

@@ -77,30 +77,33 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         "select data.zarr --k 10 --h 100 --workers 4 --log 2> run.log",
     ),
     plan: ("plan data.zarr --k 10 --h 100 --memory 2GB",),
-    decompose: ("decompose data.zarr --k 20 --out factor.zarr",),
+    decompose: (
+        "decompose data.zarr --k 20",
+        "decompose s3://bucket/data.zarr --k 20 --out s3://bucket/factor.zarr",
+    ),
     update: (
-        "update factor.zarr --with new.zarr --overwrite",
-        "update factor.zarr --with new.zarr --out updated.zarr",
+        "update data.factor.zarr --with new.zarr --overwrite",
+        "update data.factor.zarr --with new.zarr --out updated.zarr",
     ),
     evaluate: (
         "evaluate data.selected.zarr",
         "evaluate data.selected.zarr --labels cell_type --data data.zarr",
     ),
     sweep: (
-        "sweep factor.zarr --k 5,10,20 --h 20:200:20 --suggest-h",
+        "sweep data.factor.zarr --k 5,10,20 --h 20:200:20 --suggest-h",
         "sweep data.zarr --suggest-k --suggest-h --solver css,consensus --csv trials.csv",
     ),
     report: (
         "report data.selected.zarr",
         "report a.selected.zarr b.selected.zarr sweep.csv --out report.html --png figures",
     ),
-    info: ("info data.selected.zarr",),
-    apply: ("apply data.selected.zarr new.zarr --out new.selected.zarr",),
+    info: ("info data.selected.zarr", "info data.factor.zarr"),
+    apply: ("apply data.selected.zarr new.zarr",),
     convert: (
-        "convert table.csv table.zarr --index-column id",
+        "convert table.csv --index-column id",
         "convert data.h5::/counts counts.zarr",
     ),
-    rechunk: ("rechunk wide.zarr rows.zarr --memory 2GB",),
+    rechunk: ("rechunk wide.zarr --memory 2GB",),
     demo: ("demo",),
 }
 for command, examples in EXAMPLES.items():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream_cli.outputs import lasting
 
 STORE = "What the data are"
 PART = "What takes part"
@@ -21,6 +21,14 @@ PRECISIONS = ("auto", "float32", "float64")
 METHODS = ("auto", "gram", "lanczos", "tsqr")
 TOL, MAX_PASSES = 1e-4, 12
 SOLVERS = ("admm", "consensus", "css", "exact", "joint")
+USUAL: dict[str, Any] = {
+    "solver": "admm",
+    "method": "auto",
+    "tol": TOL,
+    "max_passes": MAX_PASSES,
+    "seed": 0,
+    "precision": "auto",
+}
 
 
 def completed(names: Sequence[str]) -> Callable[[str], list[str]]:
@@ -33,15 +41,9 @@ def completed(names: Sequence[str]) -> Callable[[str], list[str]]:
     return complete
 
 
-def lasting(place: str | None) -> str | None:
-    """An output, as it is. Raises RequestError for one that would end with the process."""
-    if place is not None and "memory" in place.rpartition("://")[0].split("::"):
-        raise RequestError(
-            "not_lasting",
-            "memory:// is memory of this process: what is written there is gone when it ends.",
-            "Give a path, or an address like s3://bucket/name.zarr.",
-        )
-    return place
+def unusual(**given: Any) -> dict[str, Any]:
+    """Of options those that differ from their defaults, to be typed again."""
+    return {name: value for name, value in given.items() if value != USUAL.get(name)}
 
 
 Data = Annotated[
@@ -52,8 +54,7 @@ Data = Annotated[
         "group or dataset; AnnData in Zarr or .h5ad.",
     ),
 ]
-Out = Annotated[str, typer.Argument(metavar="OUT", callback=lasting, help="Zarr store to write.")]
-K = Annotated[int, typer.Option("--k", help="Number of clusters.")]
+K = Annotated[int, typer.Option("--k", help="Number of clusters; sweep --suggest-k tells of one.")]
 H = Annotated[int, typer.Option("--h", help="Number of features to choose.")]
 
 Variable = Annotated[
@@ -61,7 +62,7 @@ Variable = Annotated[
     typer.Option(
         "--variable",
         metavar="NAME",
-        help="The variable; needed where the store holds several.",
+        help="The variable that is the table; needed where the store holds several.",
         rich_help_panel=STORE,
     ),
 ]
@@ -76,8 +77,8 @@ SampleDims = Annotated[
     typer.Option(
         "--sample-dims",
         metavar="NAME,...",
-        help="Dimensions that hold the samples, stacked where several; of two, the first by "
-        "default.",
+        help="Dimensions that hold the samples, such as time; stacked where several. Of two "
+        "dimensions the first by default.",
         rich_help_panel=STORE,
     ),
 ]
@@ -134,7 +135,7 @@ FillMissingChunks = Annotated[
     bool,
     typer.Option(
         "--fill-missing-chunks",
-        help="Take chunks that the store does not hold for its fill value.",
+        help="Take chunks that the store does not hold for its fill value, instead of failing.",
         rich_help_panel=STORE,
     ),
 ]
@@ -154,8 +155,8 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="For fsspec, of every address here, like endpoint_url=https://...; may be repeated. "
-        "Credentials are taken from the environment.",
+        help="Of fsspec, for every address (s3://...) here, like endpoint_url=https://...; may be "
+        "repeated. Credentials are taken from the environment.",
         rich_help_panel=STORE,
     ),
 ]
@@ -194,8 +195,9 @@ Missing = Annotated[
         "--missing",
         metavar="|".join(MISSING),
         autocompletion=completed(MISSING),
-        help="What to do about missing values; features that have none but these are left out "
-        "anyway.",
+        help="What to do about missing values (NaN): refuse them, leave out the features or the "
+        "samples that have any, or let the feature's mean stand in. Features without any value are "
+        "left out anyway.",
         rich_help_panel=PART,
     ),
 ]
@@ -203,7 +205,7 @@ MinStd = Annotated[
     float,
     typer.Option(
         "--min-std",
-        help="Leave out features of a smaller standard deviation.",
+        help="Leave out features of a smaller standard deviation, in the unit of their values.",
         rich_help_panel=PART,
     ),
 ]
@@ -212,7 +214,7 @@ MinNonzero = Annotated[
     typer.Option(
         "--min-nonzero",
         metavar="FRACTION",
-        help="Leave out features that are not 0 in fewer of the samples.",
+        help="Leave out features that are not 0 in fewer than this share of the samples, 0 to 1.",
         rich_help_panel=PART,
     ),
 ]
@@ -279,7 +281,8 @@ Precision = Annotated[
         "--precision",
         metavar="|".join(PRECISIONS),
         autocompletion=completed(PRECISIONS),
-        help="Of products of blocks; auto takes float32 where it holds the data's values.",
+        help="Precision of products of blocks; auto: float32 where it holds the data's values, "
+        "else float64.",
         rich_help_panel=RESOURCES,
     ),
 ]
@@ -298,16 +301,20 @@ Method = Annotated[
 Tol = Annotated[
     float,
     typer.Option(
-        "--tol", help="lanczos: error of a score that is small enough.", rich_help_panel=FACTOR
+        "--tol",
+        help="lanczos: error that is small enough of a score, which is between 0 and 1.",
+        rich_help_panel=FACTOR,
     ),
 ]
 MaxPasses = Annotated[
     int,
-    typer.Option("--max-passes", help="lanczos: most reads of the data.", rich_help_panel=FACTOR),
+    typer.Option(
+        "--max-passes", help="lanczos: how often the data are read at most.", rich_help_panel=FACTOR
+    ),
 ]
 Seed = Annotated[
     int,
-    typer.Option("--seed", help="lanczos: of the random start.", rich_help_panel=FACTOR),
+    typer.Option("--seed", help="lanczos: seed of the random start.", rich_help_panel=FACTOR),
 ]
 
 SolverName = Annotated[
@@ -329,7 +336,8 @@ FactorPath = Annotated[
     typer.Option(
         "--factor",
         metavar="PATH",
-        help="Factor of these data, from decompose: they are then not read for it.",
+        help="Factor of these data, from decompose, for which they are not read again; it knows "
+        "how they were opened, and what of them takes part.",
         rich_help_panel=FACTOR,
     ),
 ]

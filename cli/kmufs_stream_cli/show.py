@@ -6,6 +6,7 @@ import json
 import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -72,17 +73,33 @@ def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def next_commands(out: Console, *commands: str, note: str = "") -> None:
-    """What to type next: one of these; ``note`` tells what in them is but an example."""
+    """What to type next: one of these, if any; ``note`` tells what in them is but an example."""
+    if not commands:
+        return
     line(out)
     line(out, f"Next{note and f' ({note})'}:")
     for command in commands:
         line(out, f"  {command}", "bold")
 
 
-def opened(store: str) -> str:
-    """A command that opens a store in Python."""
-    path = json.dumps(store, ensure_ascii=False)
-    return shlex.join(["python", "-c", f"import xarray; print(xarray.open_zarr({path}))"])
+def opened(store: str, options: Mapping[str, Any] | None = None) -> str:
+    """A command that opens a store in Python; ``options`` are for fsspec, where it is far."""
+    said = json.dumps(store, ensure_ascii=False)
+    if options and "://" in store:
+        said += f", storage_options={dict(options)!r}"
+    return shlex.join(["python", "-c", f"import xarray; print(xarray.open_zarr({said}))"])
+
+
+def report(result: str, stores: list[str] | None = None) -> list[str]:
+    """A command that draws a result, where what draws is installed."""
+    from kmufs_stream.reporting import lacking
+
+    return [] if lacking() else [command("report", result, storage_option=stores)]
+
+
+def can_be_typed(source: str) -> bool:
+    """Whether data are where they were said to be: not moved, nor arrays, nor far from here."""
+    return "://" in source or (bool(source) and Path(source).exists())
 
 
 def next_plan(out: Console, store: str, features: int, **options: object) -> None:

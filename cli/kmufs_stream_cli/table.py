@@ -16,6 +16,7 @@ from kmufs_stream_cli import options
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Screening
 
+READING = ("fill_missing_chunks", "retries", "storage_option")
 SECRET = re.compile(
     r"(?i)(^|_)(key|secret|token|password|passwd|pass|sas|credentials?|connection_string)($|_)|auth"
 )
@@ -64,6 +65,16 @@ class StoreOptions:
     def storage_options(self) -> dict[str, Any]:
         """Those of --storage-option."""
         return storage_options(self.storage_option)
+
+    def located(self) -> dict[str, Any]:
+        """Those of the options typed that every command has that reads data."""
+        typed = self.typed()
+        return {f.name: typed[f.name] for f in fields(StoreOptions) if f.name in typed}
+
+    def reading(self) -> dict[str, Any]:
+        """Those of the options typed that tell how DATA is read, not what of it."""
+        typed = self.typed()
+        return {name: typed[name] for name in READING if name in typed}
 
     def typed(self) -> dict[str, Any]:
         """The options that differ from their defaults, to be typed again."""

@@ -6,7 +6,10 @@ import re
 import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
+from itertools import pairwise
+from typing import Any
 
+READING = ("--retries", "--storage-option")
 SECRETS = (
     (re.compile(r"(\w://)[^/?#]*@"), r"\1***@"),  # the user and password of a URL
     (re.compile(r"(\w://[^?]*\?).*"), r"\1***"),  # its query, which may be a signature
@@ -23,6 +26,17 @@ def remember(words: Sequence[str]) -> None:
 def typed() -> str | None:
     """The command line, to be typed again, without passwords; None where there is none."""
     return shlex.join(map(_open, _words.get())) or None
+
+
+def read_by(command: str) -> dict[str, Any]:
+    """The options by which a kept command line had its data read, to be typed again."""
+    words = shlex.split(command)
+    words = [part for word in words for part in word.split("=", word.startswith(READING))]
+    found: dict[str, Any] = {"fill_missing_chunks": "--fill-missing-chunks" in words}
+    for option in READING:
+        values = [value for before, value in pairwise(words) if before == option]
+        found |= {option.strip("-").replace("-", "_"): values} if values else {}
+    return found
 
 
 def _open(word: str) -> str:

@@ -50,6 +50,11 @@ class Report:
         }
 
 
+def lacking() -> list[str]:
+    """What a report needs and is not installed."""
+    return [name for name in NEEDED if find_spec(name) is None]
+
+
 def report(
     results: PlaceLike | Sequence[PlaceLike],
     *,
@@ -78,8 +83,7 @@ def report(
 
     At most 2000 rows of each result are read, whatever it holds.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
+    if missing := lacking():
         raise missing_library(" and ".join(missing), "A report", "report")
     several = [results] if isinstance(results, str | os.PathLike | UPath | Store) else results
     places = [place_of(result, storage_options) for result in several]

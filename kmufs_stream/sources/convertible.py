@@ -43,8 +43,7 @@ def refuse_convertible(path: str) -> None:
     kind = kind_of(path)
     if kind is None or not Path(path.partition(INSIDE)[0]).exists():
         return
-    stem = Path(path.partition(INSIDE)[0]).resolve().name.partition(".")[0]
-    command = shlex.join(["kmufs-stream", "convert", path, f"{stem}.zarr"])
+    command = shlex.join(["kmufs-stream", "convert", path])
     raise RequestError(
         "not_zarr",
         f"{path} is not a Zarr store, but can be made into one.",

@@ -33,7 +33,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
     """
     along: dict[str, xr.DataArray] = {}
     for matrix in matrices:
-        along |= {c: v for c, v in _along_samples(matrix).items() if c not in along}
+        along |= {c: v for c, v in along_samples(matrix).items() if c not in along}
     if name not in along:
         raise RequestError(
             "unknown_labels",
@@ -69,7 +69,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
     return codes, len(known)
 
 
-def _along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
+def along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
     """Coordinates of the samples, and the variables beside the data, decoded lazily."""
     found = {str(name): c for name, c in (matrix.frame.coords | matrix.beside.coords).items()}
     return {

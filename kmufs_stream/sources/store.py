@@ -129,6 +129,17 @@ def _open(
     )
 
 
+def tables_in(place: Place) -> dict[str, dict[str, int]]:
+    """The variables of a dataset that may be the table, with the sizes of their dimensions."""
+    group = zarr.open_group(zarr_root(place), mode="r")
+    datasets = open_datasets(group)
+    found = _candidates(dict(sorted(group.arrays())), datasets, None, None)
+    return {
+        name: dict(zip(dimension_names(array, datasets) or (), array.shape, strict=True))
+        for name, array in found.items()
+    }
+
+
 def open_array(
     array: zarr.Array[Any],
     *,
@@ -223,7 +234,8 @@ def _choose(
         raise RequestError(
             "is_factor",
             f"{path} is a factor, not the data that it was made from.",
-            f"Give these data; select and plan then take --factor {path}.",
+            f"Give {group.attrs.get('source', 'these data')}; select and plan then take "
+            f"--factor {path}.",
         )
     if variable is not None and arrays:
         if variable not in arrays:

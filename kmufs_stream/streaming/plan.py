@@ -250,8 +250,8 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
         )
     elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
         remedy += (
-            "; or, as one chunk spans all rows, write them in chunks of fewer with "
-            "kmufs-stream rechunk IN OUT"
+            "; or, as one chunk spans all rows, write them in chunks of fewer: kmufs-stream "
+            "rechunk does"
         )
     return RequestError(
         "does_not_fit",

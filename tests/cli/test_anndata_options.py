@@ -64,11 +64,13 @@ def test_the_plan_repeats_what_was_asked(cli: Cli, cells: Path) -> None:
 
 def test_a_factor_is_used_with_its_transform_only(cli: Cli, cells: Path) -> None:
     assert cli("decompose", cells, "--k", 3, *STEPS, "--out", "factor.zarr").code == 0
-    asked = ("select", cells, *ASKED, "--factor", "factor.zarr", "--selection-only")
-    assert cli(*asked, *STEPS).code == 0
-    done = cli(*asked, "--overwrite")
+    asked = ("select", cells, *ASKED, "--factor", "factor.zarr", "--json", "--overwrite")
+    known, said = cli(*asked).json(), cli(*asked, *STEPS).json()
+    assert known["transforms"] == said["transforms"] == ["normalise-rows:500", "log1p"]
+    assert known["selected"] == said["selected"]
+    done = cli(*asked[:-2], "--overwrite", "--transform", "log1p")
     assert done.code == 2
-    assert "--transform" in done.err
+    assert "Leave out --transform" in done.err
 
 
 @pytest.mark.parametrize(

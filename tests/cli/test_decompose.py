@@ -78,9 +78,10 @@ def test_what_is_shown_ends_with_a_command_that_works(cli: Cli, genes: Path) -> 
     rows = [line for line in done.out.splitlines() if "#" in line]
     assert [row.split()[2] for row in rows[: len(shares)]] == shares
     assert "7: select takes --k up to this" in done.out
-    command = shlex.split(done.out.splitlines()[-1])
-    assert command[:2] == ["kmufs-stream", "select"]
-    assert cli(*command[1:]).code == 0
+    for name, line in zip(("select", "sweep"), done.out.splitlines()[-2:], strict=True):
+        command = shlex.split(line)
+        assert command[:2] == ["kmufs-stream", name]
+        assert cli(*command[1:]).code == 0
 
 
 def test_an_existing_factor_is_replaced_on_request_only(cli: Cli, table: Path) -> None:

@@ -44,9 +44,13 @@ def test_json_is_the_library_s(cli: Cli, chosen: Path) -> None:
 def test_measures_are_shown_and_what_is_missing_is_named(cli: Cli, chosen: Path) -> None:
     alone = cli("evaluate", chosen)
     assert (alone.code, alone.err) == (0, "")
-    assert "--labels VAR" in alone.out
-    assert "--data DATA" in alone.out
-    whole = cli("evaluate", chosen, "--labels", "kind", "--data", "cells.zarr", "--k", 4)
+    assert "--labels VAR compares with known classes; the samples have kind\n" in alone.out
+    assert "--data cells.zarr\n" in alone.out
+    asked = ("--labels", "kind", "--k", 4)
+    part = cli("evaluate", chosen, *asked).out
+    assert f"evaluate {chosen} --labels kind --k 4 --data cells.zarr\n" in part
+    whole = cli("evaluate", chosen, *asked, "--data", "cells.zarr")
+    assert "evaluate" not in whole.out
     for word in ("k = 4", "accuracy", "NMI", "ARI", "cost ratio", "effective rank", "g"):
         assert word in whole.out, word
 

@@ -797,7 +797,7 @@ STORES = [
         bare(np.tile(X, (400, 2)), chunks=(48000, 1)),
         ("--memory", "340MB"),
         code="does_not_fit",
-        remedy="kmufs-stream rechunk IN OUT",
+        remedy="kmufs-stream rechunk does",
     ),
     Kind("a file", lambda path: path.write_text("a,b"), code="not_zarr", remedy="convert"),
 ]

@@ -76,7 +76,10 @@ def test_every_command_takes_addresses(
     assert cli("plan", there, "--k", 3, "--h", 5, "--factor", factor, *where).code == 0
     run = cli("select", there, "--k", 3, "--h", 5, "--out", out, "--factor", factor, *where)
     assert run.code == 0, run
-    assert cli("sweep", factor, "--k", 2, "--h", 5, *where).code == 0
+    swept = cli("sweep", factor, "--k", 2, "--h", 5, *where)
+    assert f"kmufs-stream select {there} --k 2 --h 5 --solver admm --factor {factor} {again}" in (
+        swept.out
+    )
     judged = cli("evaluate", out, "--json", *where)
     assert judged.json()["source"] == out
     for command in (

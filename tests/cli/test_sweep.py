@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
 
 def test_csv_is_not_overwritten_unasked(cli: Cli, table: Path) -> None:
     asked = ("sweep", table, "--k", 3, "--h", "4,5", "--solver", "exact", "--csv", "a.csv")
-    assert cli(*asked).code == 0
+    assert cli(*asked).out.endswith("  kmufs-stream report a.csv\n")
     assert pd.read_csv("a.csv")["h"].tolist() == [4, 5]
     refused = cli(*asked)
     assert refused.code == 2
@@ -89,12 +90,30 @@ def test_what_comes_next_can_be_typed(cli: Cli, table: Path) -> None:
     assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
     done = cli("sweep", "factor.zarr", "--k", 2, "--h", "3,5", "--solver", "exact")
     said = done.words()
-    assert "h = 5, the most that leaves any out (there is no knee). DATA is what factor" in said
-    assert "kmufs-stream select DATA --k 2 --h 5 --solver exact --factor factor.zarr" in said
+    assert "h = 5, the most that leaves any out (there is no knee)." in said
+    assert f"kmufs-stream select {table} --k 2 --h 5 --solver exact --factor factor.zarr" in said
     refused = cli("select", "factor.zarr", "--k", 2, "--h", 5)
     assert refused.code == 2
     assert "is a factor" in refused.err
-    assert "--factor factor.zarr" in refused.err
+    assert f"Give {table}; select and plan then take --factor factor.zarr" in refused.err
+
+
+def test_rows_that_lie_in_no_one_store_are_told_of(cli: Cli, table: Path) -> None:
+    zarr.save_array("more.zarr", zarr.open_array(table, mode="r")[:50] + 1)
+    assert cli("decompose", table, "--k", 3).code == 0
+    assert cli("update", "data.factor.zarr", "--with", "more.zarr", "--out", "all.zarr").code == 0
+    assert cli("info", "all.zarr", "--json").json()["source"] == "data.zarr, then more.zarr"
+    done = cli("sweep", "all.zarr", "--k", 2, "--h", 4, "--solver", "exact")
+    assert "Next" not in done.out
+    told = "To write it. Give select a store that holds the rows of data.zarr, then more.zarr: "
+    assert f"{told}--k 2 --h 4 --solver exact --factor all.zarr" in done.out
+    shutil.move(table, "moved.zarr")
+    done = cli("sweep", "data.factor.zarr", "--k", 2, "--h", 4)
+    assert "Next" not in done.out
+    assert "holds the rows of data.zarr: " in done.out
+    rows = [zarr.open_array(x, mode="r")[:] for x in ("moved.zarr", "more.zarr")]
+    zarr.create_array("both.zarr", data=np.concatenate(rows), chunks=(50, 12))
+    assert cli("select", "both.zarr", "--k", 2, "--h", 4, "--factor", "all.zarr").code == 0
 
 
 def test_what_comes_next_leaves_features_out(cli: Cli, table: Path) -> None:
@@ -104,13 +123,8 @@ def test_what_comes_next_leaves_features_out(cli: Cli, table: Path) -> None:
     assert f"kmufs-stream select {table} --k 2 --h {features - 1}" in done.words()
     assert "the most that leaves any out" in done.words()
     assert "Next" not in cli(*asked, features).out
-    zarr.save_array("more.zarr", zarr.open_array(table, mode="r")[:50] + 1)
-    for command in (
-        ("decompose", table, "--k", 3, "--out", "factor.zarr"),
-        ("update", "factor.zarr", "--with", "more.zarr", "--overwrite"),
-    ):
-        done = cli(*command)
-        assert int(done.out.split("--h ")[1].split()[0]) < features, done
+    done = cli("decompose", table, "--k", 3)
+    assert int(done.out.split("--h ")[1].split()[0]) < features, done
 
 
 def test_a_csv_that_cannot_be_is_refused_before_anything_is_read(cli: Cli, table: Path) -> None:

@@ -86,8 +86,10 @@ def test_a_factor_serves_only_the_transform_it_was_made_with(tmp_path: Path) -> 
     path = tmp_path / "x.zarr"
     zarr.create_array(path, data=stores.counts())
     save_factor(decompose(open_matrix(path, transform="log1p"), 3), tmp_path / "factor.zarr")
-    select(open_matrix(path, transform="log1p"), 3, 8, factor=tmp_path / "factor.zarr")
-    for other in ((), "normalise-rows", ["normalise-rows", "log1p"]):
+    for same in ("log1p", ()):
+        made = select(open_matrix(path, transform=same), 3, 8, factor=tmp_path / "factor.zarr")
+        assert made.matrix.transforms == ("log1p",)
+    for other in ("normalise-rows", ["normalise-rows", "log1p"]):
         with pytest.raises(RequestError, match="made with the transforms: log1p") as error:
             select(open_matrix(path, transform=other), 3, 8, factor=tmp_path / "factor.zarr")
         assert error.value.code == "wrong_factor"

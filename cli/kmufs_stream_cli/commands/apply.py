@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kmufs_stream_cli import options, show
+from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
@@ -21,9 +21,16 @@ def apply(
         StoreOptions, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
     ],
     out: Annotated[
-        str,
-        typer.Option("--out", metavar="PATH", callback=options.lasting, help="Store to write."),
-    ],
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            callback=outputs.lasting,
+            help="Zarr store to write, a path or address; NEW's name + .selected.zarr in this "
+            "folder by default.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
     threads: options.Threads = None,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
@@ -44,7 +51,7 @@ def apply(
         done = run(
             result,
             matrix,
-            out=out,
+            out=outputs.default_output(table.data, "selected.zarr") if out is None else out,
             overwrite=overwrite,
             memory=memory,
             threads=threads,
@@ -63,4 +70,8 @@ def apply(
         "bold",
     )
     show.facts(console, [*show.took(done.summary()), ("output", str(done.output))])
-    show.next_commands(console, show.opened(str(done.output)))
+    show.next_commands(
+        console,
+        show.command("evaluate", str(done.output), storage_option=table.storage_option),
+        show.opened(str(done.output), table.storage_options()),
+    )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream.errors import counted
-from kmufs_stream_cli import options, show
+from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.progress import shown
 from kmufs_stream_cli.table import storage_options
 
@@ -23,7 +23,15 @@ def convert(
             "or a 10x folder. FILE::NAME is what is meant inside a file: data.h5::/counts.",
         ),
     ],
-    out: options.Out,
+    out: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OUT",
+            callback=outputs.lasting,
+            help="Zarr store to write, a path or address; IN's name + .zarr in this folder by "
+            "default.",
+        ),
+    ] = None,
     index_column: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +72,7 @@ def convert(
     with shown(log=log, quiet=quiet) as progress:
         done = run(
             source,
-            out,
+            outputs.default_output(source, "zarr") if out is None else out,
             index_column=index_column,
             coordinates=coordinate or (),
             dtype=dtype,
@@ -88,11 +96,19 @@ def convert(
         facts.append(("missing", _missing(missing, parts=parts)))
     facts += [("note", note) for note in done.notes]
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
-    samples, *others = done.sizes
-    p = math.prod(done.sizes[dim] for dim in others)
-    said = samples if len(others) > 1 else None
-    policy = "mean" if parts else None
-    show.next_plan(console, str(done.output), p, sample_dims=said, missing=policy)
+    if done.format == "netcdf" and not done.tables:
+        return
+    variable, table = next(iter(done.tables.items()), (None, done.sizes))
+    samples, *others = table
+    show.next_plan(
+        console,
+        str(done.output),
+        math.prod(table[dim] for dim in others),
+        variable=variable if len(done.tables) > 1 else None,
+        sample_dims=samples if len(others) > 1 else None,
+        missing="mean" if parts else None,
+        storage_option=storage_option,
+    )
 
 
 def _missing(missing: Mapping[str, int], *, parts: bool) -> str:

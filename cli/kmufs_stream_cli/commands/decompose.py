@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kmufs_stream_cli import options, show
+from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table
 from kmufs_stream_cli.typed import typed
@@ -24,15 +24,16 @@ def decompose(
     table: TableOptions,
     k: options.K,
     out: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--out",
             metavar="PATH",
-            callback=options.lasting,
-            help="Zarr store to write the factor to, a path or address.",
+            callback=outputs.lasting,
+            help="Zarr store to write the factor to, a path or address; DATA's name + .factor.zarr "
+            "in this folder by default.",
             rich_help_panel=options.OUTPUT,
         ),
-    ],
+    ] = None,
     method: options.Method = "auto",
     tol: options.Tol = options.TOL,
     max_passes: options.MaxPasses = options.MAX_PASSES,
@@ -56,6 +57,7 @@ def decompose(
     from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
+    target = outputs.default_output(table.data, "factor.zarr") if out is None else out
     matrix = opened(table, log=log, quiet=quiet)
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
@@ -70,7 +72,7 @@ def decompose(
             memory=share,
             threads=threads,
             precision=precision,
-            out=out,
+            out=target,
             overwrite=overwrite,
             checkpoint=checkpoint,
             resume=resume,
@@ -78,7 +80,7 @@ def decompose(
             command=typed(),
             progress=progress,
         )
-    summary = summary_of(factor, out, time.perf_counter() - began)
+    summary = summary_of(factor, target, time.perf_counter() - began)
     if json:
         show.as_json(summary)
     else:
@@ -86,13 +88,21 @@ def decompose(
         again = show.command(
             "select",
             table.data,
-            factor=out,
+            factor=target,
             k=k,
             h=show.fewer(summary["usable"]),
-            **table.typed(),
+            **table.reading(),
+            memory=memory,
+            threads=threads,
         )
         note = f"h is an example: up to {summary['usable']:,} can be chosen"
-        show.next_commands(show.console(), again, note=note)
+        many = sweep_of(factor, target, table.storage_option)
+        show.next_commands(show.console(), again, many, note=note)
+
+
+def sweep_of(factor: Factor, place: str, stores: list[str] | None) -> str:
+    """A command that tries several numbers of features by a stored factor."""
+    return show.command("sweep", place, k=factor.k, suggest_h=True, storage_option=stores)
 
 
 def summary_of(factor: Factor, out: str, seconds: float) -> dict[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kmufs_stream import Evaluation
 
 SHOWN = 10  # features
+STARTS = 10
 
 MEASURES = "K-means"
 NO_TABLE = StoreOptions("")
@@ -52,10 +53,12 @@ def evaluate(
     ] = None,
     starts: Annotated[
         int,
-        typer.Option("--starts", help="Starts; the best one counts.", rich_help_panel=MEASURES),
-    ] = 10,
+        typer.Option(
+            "--starts", help="Random starts; the best one counts.", rich_help_panel=MEASURES
+        ),
+    ] = STARTS,
     seed: Annotated[
-        int, typer.Option("--seed", help="Of the starts.", rich_help_panel=MEASURES)
+        int, typer.Option("--seed", help="Seed of the starts.", rich_help_panel=MEASURES)
     ] = 0,
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -90,7 +93,9 @@ def evaluate(
     if json:
         show.as_json(found.summary())
     else:
-        _show(found, labels, given=bool(table.data))
+        _show(found, labels)
+        asked = {"labels": labels, "k": k, "starts": starts if starts != STARTS else None}
+        _show_next(found, result, table, {**asked, "seed": seed or None})
 
 
 def _check_table(table: StoreOptions) -> None:
@@ -106,7 +111,7 @@ def _check_table(table: StoreOptions) -> None:
         )
 
 
-def _show(found: Evaluation, labels: str | None, *, given: bool) -> None:
+def _show(found: Evaluation, labels: str | None) -> None:
     out = show.console()
     summary = found.summary()
     show.line(
@@ -116,7 +121,7 @@ def _show(found: Evaluation, labels: str | None, *, given: bool) -> None:
         "bold",
     )
     show.line(out)
-    show.facts(out, _measures(summary, labels, given=given))
+    show.facts(out, [_labels(found, labels), *_measures(found, summary)])
     show.line(out)
     show.line(out, "The share of a feature's variance that lies between the clusters:")
     show.line(out)
@@ -125,25 +130,41 @@ def _show(found: Evaluation, labels: str | None, *, given: bool) -> None:
         show.line(out, f"  and {summary['h'] - SHOWN:,} more")
 
 
-def _measures(summary: dict[str, Any], labels: str | None, *, given: bool) -> list[tuple[str, str]]:
+def _show_next(found: Evaluation, result: str, table: StoreOptions, asked: dict[str, Any]) -> None:
+    """What there is to see of a selection, and what its data, where they are, would tell of it."""
+    data, stores = found.made_of, table.storage_option
+    if data is None:
+        return
+    commands = show.report(result, stores)
+    if not table.data and show.can_be_typed(data):
+        again = show.command("evaluate", result, **asked, data=data, storage_option=stores)
+        commands.append(again)
+    show.next_commands(show.console(), *commands)
+
+
+def _labels(found: Evaluation, labels: str | None) -> tuple[str, str]:
+    """The classes that were compared with, or what could be."""
+    if found.agreement is not None:
+        classes = counted(found.agreement.classes, "classes")
+        return "labels", f"{labels}: {classes} of {counted(found.agreement.samples, 'samples')}"
+    said = "none given: --labels VAR compares with known classes"
+    if found.described_by:
+        said += f"; the samples have {show.few(found.described_by)}"
+    return "labels", said
+
+
+def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
-    if summary["accuracy"] is None:
-        rows.append(("labels", "none given: --labels VAR compares with known classes"))
-    else:
+    if summary["accuracy"] is not None:
         rows += [
-            (
-                "labels",
-                f"{labels}: {counted(summary['classes'], 'classes')} of "
-                f"{counted(summary['samples_with_class'], 'samples')}",
-            ),
             ("accuracy", f"{summary['accuracy']:.2%} under the best matching"),
             ("NMI", f"{summary['nmi']:.4f}"),
             ("ARI", f"{summary['ari']:.4f}"),
         ]
     if summary["cost_ratio"] is None:
-        why = "needs the table that was selected from: --data DATA"
+        why = f"needs the table that was selected from: --data {found.made_of}"
         applied = "not known of what apply wrote: it has no means of the features left out"
-        rows.append(("cost ratio", applied if given else why))
+        rows.append(("cost ratio", applied if found.made_of is None else why))
     else:
         rows.append(
             (

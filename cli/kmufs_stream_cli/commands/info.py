@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from kmufs_stream.errors import counted
 from kmufs_stream.provenance import in_words, named
 from kmufs_stream_cli import options, show
+from kmufs_stream_cli.failure import RESUME
 from kmufs_stream_cli.table import storage_options
 
 
@@ -44,9 +46,6 @@ def info(
                 if unfinished and heading == "outcome"
                 else [(named(n), in_words(v)) for n, v in found[heading].items()],
             )
-    if unfinished and found["command"] is not None:
-        going_on = " --resume"
-        show.next_commands(out, found["command"].replace(going_on, "") + going_on)
     if found["arrays"]:
         show.line(out)
         show.line(out, "arrays", "bold")
@@ -60,6 +59,24 @@ def info(
                 for name, array in found["arrays"].items()
             ],
         )
+    show.next_commands(out, *_next(found, storage_option))
+
+
+def _next(found: dict[str, Any], stores: list[str] | None) -> list[str]:
+    """What to do with it."""
+    path, made = found["path"], found["command"]
+    if found["format_version"] != found["reads"]:
+        return []
+    if found["kind"] == "selection":
+        return show.report(path, stores)
+    if found["kind"] == "checkpoint":
+        resumed = made if made is None or RESUME in shlex.split(made) else f"{made} {RESUME}"
+        return [] if resumed is None else [resumed]
+    asked: dict[str, Any] = {"storage_option": stores}
+    if found["kind"] == "factor":
+        k = found["shape"]["k"]
+        return [show.command("sweep", path, k=k, suggest_h=True, **asked)]
+    return [show.command("evaluate", path, **asked)]
 
 
 def _so_far(outcome: dict[str, Any]) -> str:

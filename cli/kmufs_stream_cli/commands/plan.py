@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from kmufs_stream.errors import counted
@@ -45,10 +44,13 @@ def plan(
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
+    from kmufs_stream.opening import as_decomposed
     from kmufs_stream.streaming.cluster import connected
 
     matrix, stores = table.open(factor), table.storage_options()
     known = None if factor is None else load_factor(factor, storage_options=stores)
+    if known is not None:
+        matrix = as_decomposed(known, matrix)
     policy = (table.screening() if known is None else known.screening).missing
     with connected(scheduler, workers, threads=threads, memory=memory) as share:
         made = plan_selection(
@@ -87,19 +89,22 @@ def plan(
         k=k,
         h=h,
         **table.typed(),
-        solver=solver if solver != "admm" else None,
-        factor=factor,
-        selection_only=selection_only,
-        method=method if method != "auto" else None,
-        tol=tol if tol != options.TOL else None,
-        max_passes=max_passes if max_passes != options.MAX_PASSES else None,
-        memory=memory,
-        threads=threads,
-        scheduler=scheduler,
-        workers=workers,
-        precision=precision if precision != "auto" else None,
+        **options.unusual(
+            solver=solver,
+            factor=factor,
+            selection_only=selection_only,
+            method=method,
+            tol=tol,
+            max_passes=max_passes,
+            memory=memory,
+            threads=threads,
+            scheduler=scheduler,
+            workers=workers,
+            precision=precision,
+        ),
     )
-    show.next_commands(out, again)
+    more = [show.command("rechunk", table.data, **table.located())] * _is_one_block(matrix)
+    show.next_commands(out, again, *more)
 
 
 def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
@@ -116,8 +121,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         dtype += f", stored as {matrix.stored_dtype}"
     if matrix.transforms:
         dtype += ", transformed by " + ", then ".join(matrix.transforms)
-    again = shlex.join(["kmufs-stream", "rechunk", matrix.source, "OUT"])
-    whole = f"; one chunk spans all samples, so the whole table is one block: {again}"
+    whole = "; one chunk spans all samples, so the whole table is one block: see rechunk"
     part = "" if matrix.asked is None else f", of which {matrix.width:,} take part"
     return [
         (
@@ -130,12 +134,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             "chunks",
             _entries(matrix.sparsity)
             if matrix.sparsity is not None
-            else _pieces(matrix)
-            + (
-                whole
-                if matrix.chunk_rows >= samples > 1 and matrix.chunk_columns < features
-                else ""
-            ),
+            else _pieces(matrix) + (whole if _is_one_block(matrix) else ""),
         ),
         ("labels", labels),
         ("method", f"{made.method}, products of blocks in {made.precision}"),
@@ -161,6 +160,16 @@ def _pieces(matrix: Matrix) -> str:
     if matrix.shard_rows != rows:
         said += f", in shards of {counted(matrix.shard_rows, 'samples')}"
     return said
+
+
+def _is_one_block(matrix: Matrix) -> bool:
+    """Whether a chunk spans all samples, and features are in several."""
+    samples, features = matrix.shape
+    return (
+        matrix.sparsity is None
+        and matrix.chunk_rows >= samples > 1
+        and (matrix.chunk_columns < features)
+    )
 
 
 def _entries(sparsity: Sparsity) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kmufs_stream_cli import options, show
+from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
@@ -15,7 +15,15 @@ from kmufs_stream_cli.typed import typed
 @on_table
 def rechunk(
     table: StoreOptions,
-    out: options.Out,
+    out: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OUT",
+            callback=outputs.lasting,
+            help="Zarr store to write, a path or address; DATA's name + .rechunked.zarr in this "
+            "folder by default.",
+        ),
+    ] = None,
     memory: options.Memory = None,
     resume: Annotated[
         bool,
@@ -41,7 +49,7 @@ def rechunk(
     with shown(log=log, quiet=quiet) as progress:
         done = run(
             matrix,
-            out,
+            outputs.default_output(table.data, "rechunked.zarr") if out is None else out,
             memory=memory,
             resume=resume,
             overwrite=overwrite,
@@ -62,4 +70,5 @@ def rechunk(
         ("output", str(done.output)),
     ]
     show.facts(console, rows)
-    show.next_plan(console, str(done.output), p)
+    more = {"feature_labels": table.feature_labels, "storage_option": table.storage_option}
+    show.next_plan(console, str(done.output), p, **more)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kmufs_stream.errors import counted
-from kmufs_stream_cli import options, show
+from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.commands.plan import plan_facts
 from kmufs_stream_cli.progress import opened, say, shown
-from kmufs_stream_cli.table import TableOptions, on_table
+from kmufs_stream_cli.table import TableOptions, on_table, storage_options
 from kmufs_stream_cli.typed import typed
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def select(
         typer.Option(
             "--out",
             metavar="PATH",
-            callback=options.lasting,
+            callback=outputs.lasting,
             help="Zarr store to write, a path or address; DATA's name + .selected.zarr in this "
             "folder by default.",
             rich_help_panel=options.OUTPUT,
@@ -53,7 +52,7 @@ def select(
         typer.Option(
             "--anndata-out",
             metavar="PATH",
-            callback=options.lasting,
+            callback=outputs.lasting,
             help="AnnData: copy of the store, with kmufs_selected, kmufs_score and kmufs_rank in "
             "its var.",
             rich_help_panel=options.OUTPUT,
@@ -86,7 +85,11 @@ def select(
     ] = None,
     rho: Annotated[
         float,
-        typer.Option("--rho", help="admm: growth of the penalty.", rich_help_panel=options.SOLVER),
+        typer.Option(
+            "--rho",
+            help="admm: factor by which the penalty grows in each iteration.",
+            rich_help_panel=options.SOLVER,
+        ),
     ] = 1.05,
     max_iter: Annotated[
         int,
@@ -125,7 +128,7 @@ def select(
             matrix,
             k,
             h,
-            out=default_output(table.data) if out is None else out,
+            out=outputs.default_output(table.data, "selected.zarr") if out is None else out,
             log=log,
             quiet=quiet,
             keep=keep or None,
@@ -148,12 +151,7 @@ def select(
     if json:
         show.as_json(result.summary())
     else:
-        show_selection(result)
-
-
-def default_output(data: str) -> str:
-    """Beside the user, not beside the data, which may lie where nothing can be written."""
-    return f"{Path(data.removesuffix('.zip')).resolve().stem}.selected.zarr"
+        show_selection(result, table.storage_option)
 
 
 def run_select(
@@ -172,8 +170,11 @@ def run_select(
         return run(matrix, k, h, out=out, command=typed(), progress=progress, **asked)
 
 
-def show_selection(result: Selection) -> None:
-    """What was chosen, how well, what it took, and what to do with it."""
+def show_selection(result: Selection, stores: list[str] | None = None) -> None:
+    """What was chosen, how well, what it took, and what to do with it.
+
+    ``stores`` are the words of --storage-option.
+    """
     out = show.console()
     summary = result.summary()
     show.line(
@@ -193,8 +194,13 @@ def show_selection(result: Selection) -> None:
         from kmufs_stream.sources.transforms import by_row
 
         alone = result.plan.output_bytes > 0 and not by_row(result.matrix.transforms)
-        evaluate = show.command("evaluate", output, data=None if alone else result.matrix.source)
-        show.next_commands(out, evaluate, show.opened(output))
+        data = None if alone else result.matrix.source
+        show.next_commands(
+            out,
+            show.command("evaluate", output, data=data, storage_option=stores),
+            *show.report(output, stores),
+            show.opened(output, storage_options(stores)),
+        )
 
 
 def _best(result: Selection) -> Any:

@@ -13,9 +13,10 @@ from kmufs_stream.errors import RequestError, counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table
+from kmufs_stream_cli.typed import read_by
 
 if TYPE_CHECKING:
-    from kmufs_stream import Sweep
+    from kmufs_stream import Factor, Sweep
     from kmufs_stream.trials import Trial
 
 RECOMMENDED = "consensus"
@@ -33,10 +34,17 @@ GRID = "N,N,... or FIRST:LAST:STEP"
 
 @on_table
 def sweep(
-    table: TableOptions,
-    k: Annotated[str | None, typer.Option("--k", metavar=GRID, help="Numbers of clusters.")] = None,
+    table: Annotated[
+        TableOptions,
+        typer.Argument(metavar="DATA", help="What decompose wrote, or else whatever it takes."),
+    ],
+    k: Annotated[
+        str | None,
+        typer.Option("--k", metavar=GRID, help="Numbers of clusters, such as 5,10,20 or 2:20:2."),
+    ] = None,
     h: Annotated[
-        str | None, typer.Option("--h", metavar=GRID, help="Numbers of features to choose.")
+        str | None,
+        typer.Option("--h", metavar=GRID, help="Numbers of features to choose, such as 20:200:20."),
     ] = None,
     solver: Annotated[
         str,
@@ -91,7 +99,7 @@ def sweep(
     """
     from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
-    from kmufs_stream.factor_store import is_factor
+    from kmufs_stream.factor_store import is_factor, load_factor
     from kmufs_stream.output import check_file
     from kmufs_stream.places import place_of
     from kmufs_stream.streaming.cluster import connected
@@ -104,14 +112,14 @@ def sweep(
     place = place_of(table.data, table.storage_options())
     if csv is not None:
         check_file(Path(csv), "--csv", [place], overwrite=overwrite)
-    from_factor = is_factor(place)
-    if from_factor and (scheduler is not None or workers is not None):
+    factor = load_factor(place) if is_factor(place) else None
+    if factor is not None and (scheduler is not None or workers is not None):
         raise RequestError(
             "bad_option",
             f"{table.data} is a factor, of which a cluster has nothing to read.",
             "Leave out --scheduler and --workers.",
         )
-    data: Any = place if from_factor else opened(table, log=log, quiet=quiet)
+    data = opened(table, log=log, quiet=quiet) if factor is None else factor
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
         shown(log=log, quiet=quiet) as progress,
@@ -137,10 +145,18 @@ def sweep(
     else:
         _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
         if any(trial.h < found.usable for trial in found.trials):
-            show.line(show.console())
-            why, command = _select(found, table, from_factor=from_factor)
-            show.line(show.console(), why)
-            show.next_commands(show.console(), command)
+            reading = {
+                "method": method,
+                "tol": tol,
+                "max_passes": max_passes,
+                "seed": seed,
+                "threads": threads,
+                "memory": memory,
+                "scheduler": scheduler,
+                "workers": workers,
+                "precision": precision,
+            }
+            _show_next(found, table, factor, reading, csv)
 
 
 def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -218,8 +234,8 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     show.facts(out, [*show.took(found.summary()), *written])
 
 
-def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[str, str]:
-    """One of the trials to begin with, why that one, and its command.
+def _choice(found: Sweep) -> tuple[str, dict[str, Any]]:
+    """Why one of the trials to begin with, and its options.
 
     All features explain most, and to choose them is no choice.
     """
@@ -238,17 +254,33 @@ def _select(found: Sweep, table: TableOptions, *, from_factor: bool) -> tuple[st
     why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
     if found.suggested_k.k is None:
         why = f"No component stands above noise, so there may be no clusters. {why}"
-    if from_factor:
-        why += f" DATA is what {table.data} was made of."
-    return why, show.command(
-        "select",
-        "DATA" if from_factor else table.data,
-        k=k,
-        h=h,
-        solver=solver,
-        factor=table.data if from_factor else None,
-        **table.typed(),
-    )
+    return why, {"k": k, "h": h, "solver": solver}
+
+
+def _show_next(
+    found: Sweep,
+    table: TableOptions,
+    factor: Factor | None,
+    reading: dict[str, Any],
+    csv: str | None,
+) -> None:
+    """What writes one of the trials; ``reading`` are options for whoever reads the data again."""
+    out = show.console()
+    why, trial = _choice(found)
+    show.line(out)
+    if factor is None:
+        data, more = table.data, {**table.typed(), **options.unusual(**reading)}
+    else:
+        data, more = factor.origin.get("source", ""), read_by(factor.origin.get("command", ""))
+        more = {"factor": table.data, **{"storage_option": table.storage_option, **more}}
+    if show.can_be_typed(data) and not (factor and factor.added_to):
+        show.line(out, why)
+        drawn = [] if csv is None else show.report(csv)
+        show.next_commands(out, show.command("select", data, **trial, **more), *drawn)
+        return
+    held = f"the rows of {data}" if data else "the rows that it was made of"
+    asked = show.command("select", "", **trial, **more).partition(" '' ")[2]
+    show.line(out, f"{why} Give select a store that holds {held}: {asked}")
 
 
 def _one_k(found: Sweep, ks: list[int]) -> tuple[int, str]:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kmufs_stream_cli import options, show
-from kmufs_stream_cli.commands.decompose import show_factor, summary_of
+from kmufs_stream_cli import options, outputs, show
+from kmufs_stream_cli.commands.decompose import show_factor, summary_of, sweep_of
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
@@ -32,7 +32,7 @@ def update(
         typer.Option(
             "--out",
             metavar="PATH",
-            callback=options.lasting,
+            callback=outputs.lasting,
             help="Zarr store to write; by default FACTOR itself, which takes --overwrite.",
             rich_help_panel=options.OUTPUT,
         ),
@@ -79,6 +79,4 @@ def update(
         show.as_json(summary)
         return
     show_factor(updated, summary, f"Added {matrix.shape[0]:,} samples, decomposed")
-    h = show.fewer(summary["usable"])
-    again = show.command("sweep", target, k=updated.k, h=h)
-    show.next_commands(show.console(), again, note="h is an example")
+    show.next_commands(show.console(), sweep_of(updated, target, table.storage_option))

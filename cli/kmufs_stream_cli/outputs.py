@@ -1,0 +1,28 @@
+"""Where what a command writes goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kmufs_stream.errors import RequestError
+
+PACKED = (".zip", ".gz", ".bz2", ".xz", ".zst")
+
+
+def lasting(place: str | None) -> str | None:
+    """An output, as it is. Raises RequestError for one that would end with the process."""
+    if place is not None and "memory" in place.rpartition("://")[0].split("::"):
+        raise RequestError(
+            "not_lasting",
+            "memory:// is memory of this process: what is written there is gone when it ends.",
+            "Give a path, or an address like s3://bucket/name.zarr.",
+        )
+    return place
+
+
+def default_output(data: str, ending: str) -> str:
+    """Beside the user, not beside the data, which may lie where nothing can be written."""
+    name = Path(data if "://" in data else data.partition("::")[0]).resolve().name
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    return f"{Path(name).stem}.{ending}"
