@@ -104,10 +104,12 @@ def _located(
     if made is None:
         return {}
     if isinstance(made, Factor):
-        return made.located
-    place = place_of(made, storage_options)
-    if not is_there(place):
-        remedy = f"{near(place)}Make it with kmufs-stream select, or kmufs-stream decompose."
-        raise RequestError("not_found", absence(place), remedy)
-    attrs = stored_attributes(place) or {}
-    return dict(json.loads(attrs.get("located", "{}")))
+        said = made.located
+    else:
+        place = place_of(made, storage_options)
+        if not is_there(place):
+            remedy = f"{near(place)}Make it with kmufs-stream select, or kmufs-stream decompose."
+            raise RequestError("not_found", absence(place), remedy)
+        said = json.loads((stored_attributes(place) or {}).get("located", "{}"))
+    # Whoever wrote it has no say in what else is opened, or with which storage options.
+    return {name: said[name] for names in TOGETHER for name in names if name in said}

@@ -144,3 +144,13 @@ def test_a_factor_knows_what_of_its_data_takes_part(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"samples that meet 'batch < 2': ") as caught:
         select(store("unlike.zarr", 90), 2, 3, factor=factor)
     assert caught.value.code == "wrong_factor"
+
+
+def test_nothing_but_where_the_table_is_is_taken_from_what_was_made(
+    stores: tuple[str, str],
+) -> None:
+    old, new = stores
+    factor = decompose(open_matrix(old, variable="air", sample_dims="time"), 3)
+    more = {"features": "@secret", "storage_options": {"endpoint_url": "elsewhere"}, "retries": -1}
+    told = replace(factor, located=factor.located | more)
+    assert open_like(told, new).located == factor.located

@@ -74,8 +74,8 @@ def open_matrix(
         longer and longer waits.
     features, exclude_features : labels, shell patterns on labels, or ``@FILE`` of labels, one a
         line, of the features that take part, or do not.
-    where : a condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`; or
-        the name of a boolean one.
+    where : a condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`, but
+        without attributes and calls; or the name of a boolean one.
     storage_options : for fsspec, where ``data`` is an address.
 
     Raises

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
+from kmufs_stream.sources.condition import parsed
 from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
 from kmufs_stream.sources.spelling import Spellings
@@ -25,7 +25,6 @@ from kmufs_stream.sources.stacking import COORDINATE_ROWS
 
 Patterns = str | Sequence[str] | None
 NAMED_AT_MOST = 5
-OPERATORS = {"and", "or", "not", "in", "True", "False", "None"}  # in a condition
 
 
 @dataclass(frozen=True)
@@ -99,39 +98,39 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces."""
     frame, n = matrix.frame, matrix.shape[0]
     along = _along(matrix)
-    used = [name for name in along if name in condition]
-    kept, lost = [], list[str]()
-    for start in range(0, n, COORDINATE_ROWS):
-        rows: dict[str, Any] = {}
-        for name in used:
-            with coordinates_read(matrix.source):
-                stored = frame[name].variable[start : start + COORDINATE_ROWS].load()
-            piece = xr.Dataset({"c": stored})
-            try:
-                values = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
-            except ValueError as error:  # of times; the condition may not speak of them
-                lost.append(f"the coordinate {name} cannot be read as times: {error}")
-                continue
-            if values.dtype == object and hasattr(values[0], "calendar"):
-                # Times of other calendars, which pandas compares with no text.
-                values = np.array([plain(value) for value in values], dtype=object)
-            rows[name] = values
-        table = pd.DataFrame(rows)
-        try:
-            query = _keywords_quoted(condition, used)
-            met = np.asarray(table.eval(query, engine="python", local_dict={}, global_dict={}))
-            if met.dtype != bool or met.shape != (len(table),) or not used:
-                raise ValueError("it is not true or false for each sample")
-        except Exception as error:
-            why = "; ".join(lost) or (error.args[0] if error.args else error)
-            said = " ".join(str(why).split())
-            raise RequestError(
-                "bad_condition",
-                f"--where {condition!r} cannot be answered: {said}",
-                f'{_misspelt(condition, along)}Compare coordinates of the samples as in "batch == '
-                f"'b1' and depth > 10\"; there are {', '.join(along) or 'none'}.",
-            ) from error
-        kept.append(np.flatnonzero(met) + start)
+    kept = []
+    try:
+        asked = parsed(condition, along)
+        unknown = [name for name in asked.names.values() if name not in along]
+        if unknown:
+            raise ValueError(f"the samples have no coordinate {unknown[0]}")
+        for start in range(0, n, COORDINATE_ROWS):
+            rows: dict[str, Any] = {}
+            for name in asked.names.values():
+                with coordinates_read(matrix.source):
+                    stored = frame[name].variable[start : start + COORDINATE_ROWS].load()
+                piece = xr.Dataset({"c": stored})
+                try:
+                    values = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
+                except ValueError as error:
+                    raise ValueError(
+                        f"the coordinate {name} cannot be read as times: {error}"
+                    ) from error
+                if values.dtype == object and hasattr(values[0], "calendar"):
+                    # Times of other calendars, which pandas compares with no text.
+                    values = np.array([plain(value) for value in values], dtype=object)
+                rows[name] = values
+            kept.append(np.flatnonzero(asked.met(rows)) + start)
+    except KmufsError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error.args[0] if error.args else error).split())
+        raise RequestError(
+            "bad_condition",
+            f"--where {condition!r} cannot be answered: {said}",
+            f'{_misspelt(condition, along)}Compare coordinates of the samples as in "batch == '
+            f"'b1' and depth > 10\"; there are {', '.join(along) or 'none'}.",
+        ) from error
     index = np.concatenate(kept) if kept else np.empty(0, np.int64)
     if not len(index):
         raise RequestError(
@@ -142,18 +141,14 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     return index
 
 
-def _keywords_quoted(condition: str, names: list[str]) -> str:
-    """The condition with names that are Python's own, like class, in the quotes pandas has."""
-    for name in filter(iskeyword, names):
-        if name not in OPERATORS:
-            quoted = rf"('[^']*'|\"[^\"]*\"|`[^`]*`)|\b{name}\b"
-            condition = re.sub(quoted, lambda m: m[1] or f"`{m[0]}`", condition)
-    return condition
-
-
 def unknown_names(matrix: Matrix, condition: str) -> list[str]:
     """The names in a condition that no coordinate along the samples has."""
-    return _unknown_names(condition, _along(matrix))
+    along = _along(matrix)
+    try:
+        names = parsed(condition, along).names.values()
+    except ValueError:
+        return []
+    return [name for name in names if name not in along]
 
 
 def _along(matrix: Matrix) -> list[str]:
@@ -161,14 +156,10 @@ def _along(matrix: Matrix) -> list[str]:
     return [str(c) for c in frame.coords if frame[c].dims == (matrix.sample_dim,)]
 
 
-def _unknown_names(condition: str, along: list[str]) -> list[str]:
-    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
-    return [word for word in words if word not in along and not iskeyword(word)]
-
-
 def _misspelt(condition: str, along: list[str]) -> str:
     """What the first unknown name outside of quotes may stand for."""
-    unknown = _unknown_names(condition, along)
+    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
+    unknown = [word for word in words if word not in along and not iskeyword(word)]
     return did_you_mean(unknown[0], along) if unknown else ""
 
 
