@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kmufs_stream.factor_store import load_factor, save_factor
     from kmufs_stream.information import info
     from kmufs_stream.planning import LanczosOptions
+    from kmufs_stream.progress import Advanced, Noticed, Planned, Started
     from kmufs_stream.rechunking import Rechunking, rechunk
     from kmufs_stream.reporting import Report, report
     from kmufs_stream.result import Selection
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdmmOptions",
+    "Advanced",
     "Application",
     "BrokenError",
     "Conversion",
@@ -48,12 +50,15 @@ __all__ = [
     "KmufsError",
     "LanczosOptions",
     "Matrix",
+    "Noticed",
     "Plan",
+    "Planned",
     "Rechunking",
     "Report",
     "RequestError",
     "Screening",
     "Selection",
+    "Started",
     "Sweep",
     "__version__",
     "apply",
@@ -75,6 +80,7 @@ __all__ = [
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
 _HOMES = {
     "AdmmOptions": "solving",
+    "Advanced": "progress",
     "Application": "application",
     "BrokenError": "errors",
     "Conversion": "conversion",
@@ -84,12 +90,15 @@ _HOMES = {
     "KmufsError": "errors",
     "LanczosOptions": "planning",
     "Matrix": "sources",
+    "Noticed": "progress",
     "Plan": "streaming.plan",
+    "Planned": "progress",
     "Rechunking": "rechunking",
     "Report": "reporting",
     "RequestError": "errors",
     "Screening": "screening",
     "Selection": "result",
+    "Started": "progress",
     "Sweep": "trials",
     "apply": "application",
     "convert": "conversion",

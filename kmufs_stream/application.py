@@ -20,9 +20,9 @@ from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
-from kmufs_stream.provenance import APPLICATION, origin
+from kmufs_stream.provenance import APPLICATION, FORMAT_VERSIONS, origin
 from kmufs_stream.sources.matrix import plain
-from kmufs_stream.stored import VERSIONS, read_selection
+from kmufs_stream.stored import read_selection
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import make_plan
 from kmufs_stream.streaming.sizing import Cost, Demand
@@ -50,6 +50,12 @@ class Application:
     matched: Matched
     seconds: float
     predicted_peak: int
+
+    def __repr__(self) -> str:
+        return (
+            f"<Application: {len(self.columns)} features of {self.samples:,} samples, found by "
+            f"{self.matched}, in {name_of(self.output)}>"
+        )
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""
@@ -124,7 +130,7 @@ def apply(
         "where": matrix.where,
         "located": json.dumps(matrix.located),
         "format": APPLICATION,
-        "format_version": VERSIONS[APPLICATION],
+        "format_version": FORMAT_VERSIONS[APPLICATION],
         "version": __version__,
         **origin(matrix.source, command),
     }

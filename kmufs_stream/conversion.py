@@ -35,7 +35,7 @@ INDEXED = {"csv": open_csv, "parquet": open_parquet}
 ARRAYS = {"npy": open_npy, "mat": open_mat}  # some of which can only be read whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Conversion:
     """What was written.
 
@@ -62,6 +62,10 @@ class Conversion:
     missing: dict[str, int] | None = None
     notes: tuple[str, ...] = ()
     tables: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{number:,} {dim}" for dim, number in self.sizes.items())
+        return f"<Conversion: {self.format}, {sizes}, to {name_of(self.output)}>"
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""

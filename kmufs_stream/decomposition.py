@@ -15,7 +15,7 @@ from zarr.abc.store import Store
 
 from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor, check_k, check_rank
+from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
 from kmufs_stream.factor_store import save_factor
 from kmufs_stream.identity import (
     check_unchanged,
@@ -105,6 +105,7 @@ def decompose(
 
     O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
     """
+    k = as_whole("k", k)
     matrix = open_matrix(data, storage_options=storage_options)
     lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
     demand = Demand(method=method, memory=memory, threads=threads, precision=precision)

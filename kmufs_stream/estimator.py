@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kmufs_stream.batches import Batches
 from kmufs_stream.decomposition import decompose
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor
+from kmufs_stream.factor import Factor, as_whole
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve
 from kmufs_stream.sources import Matrix, open_matrix
@@ -151,18 +151,19 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._found is None:
             assert self._batches is not None
-            self._found = self._solved(self._batches.factor(self.k))
+            self._found = self._solved(self._batches.factor(as_whole("k", self.k)))
         return self._found
 
     def _solved(self, factor: Factor) -> tuple[Factor, Solution]:
         usable = len(factor.features.usable)
-        h = max(usable // 2, 1) if self.h is None else self.h
+        h = max(usable // 2, 1) if self.h is None else as_whole("h", self.h)
         check_h(h, usable, "usable features")
-        return factor, solve(factor, self.k, h, self.solver, AdmmOptions())
+        return factor, solve(factor, factor.k, h, self.solver, AdmmOptions())
 
     def _open(self, X: Any, *, reset: bool, least: int) -> Matrix:
         """The table, checked: against the one that was fitted, unless ``reset``."""
         check_solver(self.solver)
+        as_whole("k", self.k)
         if isinstance(X, da.Array | xr.DataArray):
             return self._open_lazy(X, reset=reset)
         X = validate_data(

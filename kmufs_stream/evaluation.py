@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import check_k
+from kmufs_stream.factor import as_whole, check_k
 from kmufs_stream.kmeans import Clustering, kmeans, kmeans_costs
 from kmufs_stream.measures import (
     Agreement,
@@ -194,7 +194,7 @@ def evaluate(
             raise RequestError("bad_option", f"{option} is {value}.", f"Give {least} or more.")
     place = place_of(result, storage_options)
     chosen = open_selection(place)
-    k = chosen.k if k is None else k
+    k = chosen.k if k is None else as_whole("k", k)
     check_k(k, chosen.samples, "samples")
     columns = chosen.selected
     every = chosen.standard

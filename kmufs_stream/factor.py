@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,7 @@ class TiedComponents:
     try_k: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Leading:
     """The leading r components of Z = Q S P^T, the standardised data, and how far to trust them.
 
@@ -142,7 +143,7 @@ class Leading:
         return self.singular_values**2 / self.features.samples
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Factor(Leading):
     """All that solvers need: the leading components, a row sample, and where they come from.
 
@@ -261,6 +262,16 @@ class Factor(Leading):
 def components_for(k: int, usable: int) -> int:
     """How many components a factor for k clusters keeps: r = min(usable, 2k + 1)."""
     return min(usable, 2 * k + 1)
+
+
+def as_whole(name: str, value: SupportsIndex) -> int:
+    """A number that was given as k or h, of whatever type. Refuses what is not whole."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise RequestError(
+            f"bad_{name}", f"{name} is {value!r}.", f"Give {name} as a whole number."
+        ) from error
 
 
 def check_k(k: int, limit: int, what: str = "features") -> None:

@@ -23,15 +23,12 @@ from kmufs_stream.places import (
     place_of,
     zarr_root,
 )
-from kmufs_stream.provenance import FACTOR, origin_in
+from kmufs_stream.provenance import FACTOR, FORMAT_VERSIONS, origin_in
 from kmufs_stream.recognition import recognised, stored_attributes
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.streaming.kernels import Gaps
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import opened_quietly
-
-FORMAT = FACTOR
-FORMAT_VERSION = 3
 
 
 def save_factor(
@@ -75,8 +72,8 @@ def save_factor(
         variables["nonzero"] = ("feature", features.nonzero)
     coords = {} if factor.labels is None else {"feature": factor.labels}
     attrs = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format": FACTOR,
+        "format_version": FORMAT_VERSIONS[FACTOR],
         "version": __version__,
         "k": factor.k,
         "samples": features.samples,
@@ -128,10 +125,11 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
             f"{path} cannot be read as a factor: {type(error).__name__}: {error}",
             "Make it with kmufs-stream decompose.",
         ) from error
-    if version != FORMAT_VERSION:
+    reads = FORMAT_VERSIONS[FACTOR]
+    if version != reads:
         raise RequestError(
             "factor_format",
-            f"{path} is a factor of format {version}, this version reads {FORMAT_VERSION}.",
+            f"{path} is a factor of format {version}, this version reads {reads}.",
             "Decompose again, or use the version that wrote it "
             f"({stored.attrs.get('version', 'unknown')}).",
         )
@@ -182,7 +180,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
 
 def is_factor(place: Place) -> bool:
     """Whether a factor is stored there, be it damaged or of another version."""
-    return _attributes(place).get("format") == FORMAT
+    return _attributes(place).get("format") == FACTOR
 
 
 def stored_fingerprint(place: Place) -> Any:

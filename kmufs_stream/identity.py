@@ -36,24 +36,25 @@ DIFFERENCES = {
 def check_belongs(factor: Factor, matrix: Matrix) -> str:
     """Refuse a factor of other data; returns :func:`digest_of_chunks` of these.
 
-    No one store may hold all rows of a factor to which some were added: of its row sample, some
-    rows are compared in place of metadata, probe and chunks.
+    No one store may hold all rows of a factor to which some were added, or that was made of
+    batches: of its row sample, some rows are compared in place of metadata, probe and chunks.
     """
     check_shape(factor, matrix)
     ours = fingerprint(matrix, read_probe(matrix))
-    added = factor.added_to
+    of_rows = factor.added_to or not factor.fingerprint
+    kept = factor.fingerprint or {"asked": _digest_of_asked(None)}  # of batches all features are
     for what, found in ours.items():
-        kept = factor.fingerprint.get(what)
-        if kept != found and not (added and what in ("values", "chunks")):
-            raise _wrong_factor(factor, matrix, what, kept=kept, found=found)
-    if added and not _holds_sample(factor, matrix):
+        if kept.get(what, found) != found:
+            raise _wrong_factor(factor, matrix, what, kept=kept[what], found=found)
+    if of_rows and not _holds_sample(factor, matrix):
         raise _wrong_factor(factor, matrix, "sample")
     return ours["chunks"]
 
 
 def check_shape(factor: Factor, matrix: Matrix) -> None:
     """Refuse a factor of data of another shape; nothing is read."""
-    kept, (n, p) = factor.fingerprint["shape"], matrix.shape
+    (n, p), features = matrix.shape, factor.features
+    kept = f"{features.rows} x {len(features.mean)}"
     if kept != f"{n} x {p}":
         raise _wrong_factor(factor, matrix, "shape", kept=kept, found=f"{n} x {p}")
 
@@ -69,7 +70,7 @@ def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None)
     elif matrix.where not in ("", factor.where):
         own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
         remedy = f"Leave out --where: the factor is of {own}; or decompose again with it."
-    elif factor.added_to:
+    elif factor.added_to or not factor.fingerprint:
         remedy = (
             "Give data that hold all its rows, those that were added last; or decompose anew."
             f"{other}"
@@ -280,7 +281,6 @@ def check_unchanged(matrix: Matrix, chunks: str) -> None:
 def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
     """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
     labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
-    asked = "all" if matrix.asked is None else matrix.asked.tolist()
     metadata, *chunks = matrix.inventory()
     parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
     values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
@@ -288,10 +288,14 @@ def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
         "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
         "transforms": ", ".join(matrix.transforms) or "none",
         "labels": _digest(repr(labels).encode()),
-        "asked": _digest(repr(asked).encode()),
+        "asked": _digest_of_asked(matrix.asked),
         "values": _digest(*values),
         "chunks": _digest_of_chunks(chunks),
     }
+
+
+def _digest_of_asked(asked: NDArray[np.int64] | None) -> str:
+    return _digest(repr("all" if asked is None else asked.tolist()).encode())
 
 
 def _digest_of_chunks(chunks: list[str]) -> str:

@@ -10,21 +10,28 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
+import zarr.core.sync
 from upath import UPath
+from zarr.abc.store import Store
 
-from kmufs_stream import factor_store, stored
 from kmufs_stream.errors import RequestError
-from kmufs_stream.places import PlaceLike, absence, is_there, name_of, near, place_of, zarr_root
-from kmufs_stream.provenance import TRUTHS
+from kmufs_stream.places import (
+    Place,
+    PlaceLike,
+    absence,
+    is_there,
+    name_of,
+    near,
+    place_of,
+    zarr_root,
+)
+from kmufs_stream.provenance import FACTOR, FORMAT_VERSIONS, TRUTHS
 from kmufs_stream.recognition import recognised
 from kmufs_stream.sources.matrix import decoded_values, plain
 from kmufs_stream.streaming import checkpoint
 from kmufs_stream.streaming.tree import Node, Tree
 
-READS = {
-    **{module.FORMAT: module.FORMAT_VERSION for module in (checkpoint, factor_store)},
-    **stored.VERSIONS,
-}
+READS = {**FORMAT_VERSIONS, checkpoint.FORMAT: checkpoint.FORMAT_VERSION}
 SELF = ("format", "format_version", "version", "command", "created", "source", "fingerprint")
 OUTCOME = (
     "objective",
@@ -63,13 +70,11 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     Raises RequestError for anything else. O(number of arrays and files).
     """
     place = place_of(path, storage_options)
-    assert isinstance(place, Path | UPath)
     if not is_there(place):
         raise RequestError(
             "not_found", absence(place), f"{near(place)}Look for a slip in the path."
         )
-    noted = place / checkpoint.IDENTITY
-    said, arrays = _of_checkpoint(noted) if noted.is_file() else _of_store(place)
+    said, arrays = _of_checkpoint(place) or _of_store(place)
     kind = str(said.get("format"))
     if kind not in READS:
         what, then = recognised(place)
@@ -88,7 +93,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     for name in TRUTHS & outcome.keys():
         outcome[name] = bool(outcome[name])
     shape = {name: said[name] for name in SHAPE if name in said}
-    if kind == factor_store.FORMAT:
+    if kind == FACTOR:
         shape["features"] = arrays["mean"]["shape"][0]
         shape["components"] = arrays["singular_values"]["shape"][0]
         outcome |= {
@@ -113,11 +118,17 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
         "options": rest,
         "outcome": outcome,
         "arrays": arrays,
-        "bytes": sum(f.stat().st_size for f in [place, *place.rglob("*")] if f.is_file()),
+        "bytes": _stored_bytes(place),
     }
 
 
-def _of_store(place: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:
+def _stored_bytes(place: Place) -> int:
+    if isinstance(place, Store):
+        return zarr.core.sync.sync(place.getsize_prefix(""))
+    return sum(f.stat().st_size for f in [place, *place.rglob("*")] if f.is_file())
+
+
+def _of_store(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
     """Attributes and arrays of a Zarr group; nothing of whatever is none."""
     try:
         group = zarr.open_group(zarr_root(place), mode="r")
@@ -150,8 +161,10 @@ def _times(array: zarr.Array[Any]) -> dict[str, Any]:
     return {"first": plain(values[0]), "last": plain(values[1])}
 
 
-def _of_checkpoint(noted: Path | UPath) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a checkpoint belongs to, and how far its run came; it holds no arrays."""
+def _of_checkpoint(place: Place) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """What a checkpoint belongs to, and how far its run came, without arrays; None of others."""
+    if isinstance(place, Store) or not (noted := place / checkpoint.IDENTITY).is_file():
+        return None
     try:
         said = dict(json.loads(noted.read_bytes()))
         kind, _, version = str(said["format"]).partition(" ")

@@ -81,5 +81,13 @@ Event = Planned | Started | Advanced | Noticed
 Progress = Callable[[Event], None]
 
 
-def SILENT(event: Event) -> None:  # noqa: N802
-    """Tell nobody."""
+class _Silent:
+    def __call__(self, event: Event) -> None:
+        """Tell nobody."""
+
+    def __repr__(self) -> str:
+        return "SILENT"
+
+
+SILENT: Progress = _Silent()
+"""Tells nobody."""

@@ -8,6 +8,7 @@ from typing import Any
 
 # The formats of what decompose, select and apply write.
 FACTOR, SELECTION, APPLICATION = "kmufs-factor", "kmufs-selection", "kmufs-application"
+FORMAT_VERSIONS = {FACTOR: 3, SELECTION: 1, APPLICATION: 1}  # see tests/test_formats.py
 NAMES = {
     # Whenever the factor was made: the run that selected by a stored one read nothing for it.
     "passes": "reads for the factor",

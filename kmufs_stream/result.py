@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kmufs_stream import blas
 from kmufs_stream.factor import Factor, TiedComponents
 from kmufs_stream.places import Place, name_of, zarr_root
-from kmufs_stream.provenance import SELECTION
+from kmufs_stream.provenance import FORMAT_VERSIONS, SELECTION
 from kmufs_stream.solvers import Solution
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
@@ -26,8 +26,6 @@ from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_fram
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import decoded, open_decoded
 
-FORMAT = SELECTION
-FORMAT_VERSION = 1
 RELATED = 500  # of the selected features, the best, whose correlations are kept
 
 
@@ -203,8 +201,8 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "variable": result.matrix.name,
         "located": json.dumps(result.matrix.located),
         "fingerprint": "-".join(factor.fingerprint.values()),
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format": SELECTION,
+        "format_version": FORMAT_VERSIONS[SELECTION],
         "version": __version__,
         **result.origin,
     }

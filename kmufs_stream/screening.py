@@ -59,7 +59,7 @@ class Screening:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Standardised:
     """The features that carry something, with what standardises them.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kmufs_stream.anndata_output import check_anndata_output, write_anndata
 from kmufs_stream.decomposition import checkpoint_for, compute_factor, inputs_of
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor, check_k, check_rank
+from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
 from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.noise import beyond_noise
@@ -97,6 +97,7 @@ def select(
     BrokenError : a chunk is missing or cannot be read, or writing failed.
     """
     began = time.perf_counter()
+    k, h = as_whole("k", k), as_whole("h", h)
     matrix = open_like(factor, data, storage_options=storage_options)
     places = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
@@ -269,12 +270,12 @@ def _select(
 
 
 def plan_selection(
-    matrix: Matrix,
+    data: Any,
     k: int,
     h: int,
     *,
     solver: str = "admm",
-    factor: Factor | None = None,
+    factor: Factor | PlaceLike | None = None,
     selection_only: bool = False,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
@@ -282,9 +283,29 @@ def plan_selection(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: str = "auto",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """What :func:`select` would run, and its predicted peak memory; nothing is computed."""
+    """What :func:`select` would run, and its predicted peak memory; nothing is computed.
+
+    Parameters
+    ----------
+    data, k, h, solver, factor, selection_only, storage_options : see :func:`select`.
+    method, lanczos, screening, memory, threads, precision : see :func:`kmufs_stream.decompose`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    RequestError : what is asked for cannot be met, as far as metadata tell: k, h or an option out
+        of range, a factor of a table of another shape, a budget too small.
+    """
     check_solver(solver)
+    k, h = as_whole("k", k), as_whole("h", h)
+    matrix = open_like(factor, data, storage_options=storage_options)
+    if factor is not None and not isinstance(factor, Factor):
+        factor = load_factor(factor, storage_options=storage_options)
     n, p = matrix.shape[0], matrix.width
     check_h(h, p)
     sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)

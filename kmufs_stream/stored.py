@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.places import Place, absence, is_there, name_of, near, zarr_root
-from kmufs_stream.provenance import APPLICATION
+from kmufs_stream.provenance import APPLICATION, FORMAT_VERSIONS, SELECTION
 from kmufs_stream.recognition import recognised, stored_attributes
-from kmufs_stream.result import FORMAT, FORMAT_VERSION
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.matrix import dense, plain
 from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
@@ -22,7 +21,10 @@ from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.streaming.lloyd import Standard
 from kmufs_stream.zarr_io import open_decoded
 
-VERSIONS = {FORMAT: FORMAT_VERSION, APPLICATION: 1}
+KINDS = {  # what may be opened, and how it is made again
+    SELECTION: ("a selection", "Select again"),
+    APPLICATION: ("an applied selection", "Apply the selection again"),
+}
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def read_selection(place: Place) -> tuple[xr.Dataset, xr.Dataset]:
     Raises RequestError for anything else.
     """
     root = _read(place)
-    if root.attrs["format"] != FORMAT:
+    if root.attrs["format"] != SELECTION:
         raise _not_a_selection(place)
     return root, _read(place, "all_features")
 
@@ -177,7 +179,7 @@ def open_selection(place: Place) -> StoredSelection:
     standard, samples, dropped = None, 0 if matrix is None else matrix.shape[0], None
     selected = root["feature_index"].values.astype(np.int64)
     labels = None if matrix is None else matrix.labels
-    if root.attrs["format"] == FORMAT:
+    if root.attrs["format"] == SELECTION:
         every = _read(place, "all_features")
         usable = every["excluded"].values == ""
         standard = Standard(
@@ -215,7 +217,7 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
             zarr_root(place), group=group, chunks=None, create_default_indexes=False
         )
     except Exception as error:
-        if (stored_attributes(place) or {}).get("format") not in VERSIONS:
+        if (stored_attributes(place) or {}).get("format") not in KINDS:
             raise _not_a_selection(place) from error
         raise RequestError(
             "not_a_selection",
@@ -225,13 +227,14 @@ def _read(place: Place, group: str | None = None) -> xr.Dataset:
     if group is not None:
         return stored
     kind, version = stored.attrs.get("format"), stored.attrs.get("format_version")
-    if kind not in VERSIONS:
+    if kind not in KINDS:
         raise _not_a_selection(place)
-    if version != VERSIONS[kind]:
+    if version != FORMAT_VERSIONS[kind]:
+        what, remake = KINDS[kind]
         raise RequestError(
             "selection_format",
-            f"{source} is a selection of format {version}, this version reads {VERSIONS[kind]}.",
-            "Select again, or use the version that wrote it "
+            f"{source} is {what} of format {version}, this version reads {FORMAT_VERSIONS[kind]}.",
+            f"{remake}, or use the version that wrote it "
             f"({stored.attrs.get('version', 'unknown')}).",
         )
     return stored

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,8 @@ from zarr.abc.store import Store
 
 from kmufs_stream import blas
 from kmufs_stream.decomposition import compute_factor
-from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor, check_k, check_rank
+from kmufs_stream.errors import BrokenError, RequestError, counted
+from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
 from kmufs_stream.factor_store import is_factor, load_factor
 from kmufs_stream.identity import check_unchanged
 from kmufs_stream.measures import mean_correlation
@@ -41,7 +41,7 @@ from kmufs_stream.version import __version__
 LADDER, LADDER_TOP = 12, 300  # values of h, and the largest, where h is to be suggested
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
     """One choice of features.
 
@@ -90,7 +90,11 @@ class Sweep:
     seconds: float
 
     def __repr__(self) -> str:
-        return f"<Sweep: {len(self.trials)} trials>"
+        ks, hs = {t.k for t in self.trials}, {t.h for t in self.trials}
+        return (
+            f"<Sweep: {counted(len(self.trials), 'trials')}, k from {min(ks)} to {max(ks)}, h from "
+            f"{min(hs)} to {max(hs)}, by {', '.join(dict.fromkeys(t.solver for t in self.trials))}>"
+        )
 
     def table(self) -> pd.DataFrame:
         """One row per trial; the chosen features as numbers between spaces, and a JSON list."""
@@ -122,10 +126,10 @@ class Sweep:
 
 def sweep(
     data: Any,
-    k: Sequence[int] | None = None,
-    h: Sequence[int] | None = None,
+    k: int | Sequence[int] | None = None,
+    h: int | Sequence[int] | None = None,
     *,
-    solvers: Sequence[str] = ("admm",),
+    solvers: str | Sequence[str] = "admm",
     options: AdmmOptions | None = None,
     method: str = "auto",
     lanczos: LanczosOptions | None = None,
@@ -154,7 +158,9 @@ def sweep(
     BrokenError : a chunk is missing or cannot be read.
     """
     began = time.perf_counter()
-    for name, grid in (("k", k), ("h", h), ("solver", solvers)):
+    solvers = [solvers] if isinstance(solvers, str) else solvers
+    ks, hs = _numbers("k", k), _numbers("h", h)
+    for name, grid in (("k", ks), ("h", hs), ("solver", solvers)):
         if grid is not None and not len(grid):
             raise RequestError("bad_option", f"No {name} is given.", "Give one or more.")
     for solver in solvers:
@@ -170,12 +176,12 @@ def sweep(
         matrix = open_matrix(data)
         lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
         p = matrix.width
-        most = max(k) if k is not None else min(MOST_CLUSTERS, p)
+        most = max(ks) if ks is not None else min(MOST_CLUSTERS, p)
         plans = [
             plan_selection(
                 matrix,
                 most,
-                max(h) if h is not None else min(LADDER_TOP, p),
+                max(hs) if hs is not None else min(LADDER_TOP, p),
                 solver=solver,
                 selection_only=True,
                 method=method,
@@ -193,18 +199,20 @@ def sweep(
         check_unchanged(matrix, factor.fingerprint["chunks"])
         passes = factor.passes
     suggestion = suggest_k(factor)
-    if k is None:
-        k = [min(suggestion.k or 1, factor.rank)]
+    if ks is None:
+        ks = [min(suggestion.k or 1, factor.rank)]
     usable = len(factor.features.usable)
-    if h is None:
-        h = np.unique(np.geomspace(1, min(LADDER_TOP, usable), LADDER).round()).astype(int).tolist()
-    for clusters in k:
+    if hs is None:
+        hs = (
+            np.unique(np.geomspace(1, min(LADDER_TOP, usable), LADDER).round()).astype(int).tolist()
+        )
+    ks, hs = sorted(set(ks)), sorted(set(hs))
+    for clusters in ks:
         check_k(clusters, usable, "usable features")
         check_rank(clusters, factor)
-    for number in h:
+    for number in hs:
         check_h(number, usable, "usable features")
     options = options or AdmmOptions()
-    ks, hs = sorted(set(k)), sorted(set(h))
     each = len(solvers) * len(hs)
     with blas.all_cores():
         trials = tuple(
@@ -228,6 +236,14 @@ def sweep(
         passes=passes,
         seconds=time.perf_counter() - began,
     )
+
+
+def _numbers(name: str, given: int | Sequence[int] | None) -> list[int] | None:
+    """One or several whole numbers as a list."""
+    if given is None:
+        return None
+    several: list[Any] = [given] if np.ndim(given) == 0 else list(cast(Sequence[int], given))
+    return [as_whole(name, number) for number in several]
 
 
 def _trials(

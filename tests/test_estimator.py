@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -22,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kmufs_stream import KMeansUFS, RequestError, select
+from kmufs_stream import KMeansUFS, RequestError, open_matrix, save_factor, select
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming import plan as planning
 from kmufs_stream.streaming import sample
@@ -110,6 +112,24 @@ def test_the_row_sample_of_batches_is_that_of_all_rows(monkeypatch: pytest.Monke
     assert len(kept.index) == 40
     np.testing.assert_array_equal(kept.index, whole.index)
     np.testing.assert_array_equal(kept.values, whole.values)
+
+
+def test_a_factor_of_batches_answers_for_all_rows_together(tmp_path: Path) -> None:
+    factor = KMeansUFS(3, 4).partial_fit(X[:120]).partial_fit(X[120:]).factor_
+    save_factor(factor, tmp_path / "f.zarr")
+    expected = select(X, 3, 5, solver="exact").selected.tolist()
+    for known in (factor, tmp_path / "f.zarr"):
+        assert select(X, 3, 5, solver="exact", factor=known).selected.tolist() == expected
+    matrix = open_matrix(X)
+    for other, why in [
+        (X[:-1], "its shape is 300 x 12, that of the data 299 x 12"),
+        (X[::-1], "rows of its sample are others"),
+        (replace(matrix, asked=np.arange(6)), "it is of other features"),
+        (replace(matrix, rows=open_matrix(X + 1).rows), "rows of its sample are others"),
+    ]:
+        with pytest.raises(RequestError, match=why) as caught:
+            select(other, 3, 5, factor=factor)
+        assert caught.value.code == "wrong_factor"
 
 
 def test_rows_one_by_one() -> None:

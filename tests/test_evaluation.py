@@ -276,6 +276,17 @@ def test_a_selection_of_another_format_is_refused_by_name(tmp_path: Path) -> Non
     assert caught.value.code == "selection_format"
 
 
+def test_what_apply_made_in_another_format_is_called_what_it_is(tmp_path: Path) -> None:
+    x = planted(60, 6)
+    select(x, K, 2, solver="exact", out=tmp_path / "chosen.zarr")
+    apply(tmp_path / "chosen.zarr", x, out=tmp_path / "new.zarr")
+    zarr.open_group(tmp_path / "new.zarr").attrs["format_version"] = 9
+    zarr.consolidate_metadata(tmp_path / "new.zarr")
+    with pytest.raises(RequestError, match="an applied selection of format 9") as caught:
+        evaluate(tmp_path / "new.zarr")
+    assert caught.value.remedy.startswith("Apply the selection again")
+
+
 @pytest.mark.parametrize("name", ["HARS_3000", "DNA_statlog"])
 def test_real_data(name: str, tmp_path: Path) -> None:
     X, y = real_data.load(name)

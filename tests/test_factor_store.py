@@ -23,10 +23,11 @@ from kmufs_stream import (
     save_factor,
     select,
 )
-from kmufs_stream.factor_store import FORMAT_VERSION
+from kmufs_stream.provenance import FACTOR, FORMAT_VERSIONS
 from kmufs_stream.streaming.scaling import probe_starts
 
 X = planted(300, 12)
+THIS_FORMAT = FORMAT_VERSIONS[FACTOR]
 
 
 @pytest.mark.parametrize("dtype", ["u1", "f4", ">f8"])
@@ -69,7 +70,7 @@ def test_xarray_opens_it_without_warning(tmp_path: Path) -> None:
     with no_warnings(), xr.open_zarr(tmp_path / "f.zarr") as opened:
         assert opened["components"].shape == (12, 7)
         assert opened.attrs["format"] == "kmufs-factor"
-        assert opened.attrs["format_version"] == FORMAT_VERSION
+        assert opened.attrs["format_version"] == THIS_FORMAT
 
 
 def test_any_k_and_h_without_reading_more_than_the_probe(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def break_factor(path: Path, what: str) -> Path:
         return path.with_name("empty")
     save_factor(decompose(X, 2), path)
     if what == "version":
-        zarr.open_group(path).attrs["format_version"] = FORMAT_VERSION + 1
+        zarr.open_group(path).attrs["format_version"] = THIS_FORMAT + 1
         zarr.consolidate_metadata(path)
     if what == "truncated":
         text = (path / "zarr.json").read_text()
@@ -199,7 +200,7 @@ def break_factor(path: Path, what: str) -> Path:
         (
             "version",
             "factor_format",
-            f"format {FORMAT_VERSION + 1}, this version reads {FORMAT_VERSION}",
+            f"format {THIS_FORMAT + 1}, this version reads {THIS_FORMAT}",
         ),
         ("truncated", "not_a_factor", "is not a factor"),
     ],

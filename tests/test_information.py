@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,6 +189,19 @@ def test_what_a_thing_is_is_told_where_another_was_asked_for(data: Path, tmp_pat
         info(tmp_path / "t.csv")
     with pytest.raises(RequestError, match="is not a factor: it is a selection"):
         select(data, 2, 3, factor=tmp_path / "r.zarr")
+
+
+def test_what_lies_in_a_zarr_store_of_python(data: Path, tmp_path: Path) -> None:
+    held: dict[str, Any] = {}
+    store = zarr.storage.MemoryStore(held)
+    for made in (store, tmp_path / "r.zarr"):
+        select(data, 2, 3, out=made)
+    found, same = info(store), info(tmp_path / "r.zarr")
+    assert found["path"] == "a MemoryStore"
+    assert found["bytes"] == sum(len(piece) for piece in held.values())
+    assert {**same, "path": found["path"], "bytes": found["bytes"]} == found
+    with pytest.raises(RequestError, match="a MemoryStore is empty"):
+        info(zarr.storage.MemoryStore())
 
 
 def test_what_lies_in_an_object_store(data: Path, tmp_path: Path) -> None:

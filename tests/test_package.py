@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from helpers import planted
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -63,6 +64,22 @@ def test_every_public_name_is_there_and_explained(name: str) -> None:
             inspect.isroutine(value) or isinstance(value, property)
         ):
             assert inspect.getdoc(getattr(thing, attribute)), attribute
+
+
+def test_whatever_is_shown_takes_a_line_and_may_be_compared(tmp_path: Path) -> None:
+    ks = kmufs_stream
+    x = planted(60, 300)
+    factor = ks.decompose(x, 2)
+    chosen = ks.select(x, 2, 3, factor=factor, solver="exact", out=tmp_path / "chosen.zarr")
+    applied = ks.apply(tmp_path / "chosen.zarr", x, out=tmp_path / "new.zarr")
+    tried = ks.sweep(factor, 2, 3, solvers="exact")
+    plan = ks.plan_selection(x, 2, 3)
+    for thing in (ks.open_matrix(x), factor, chosen, plan, applied, tried):
+        assert re.fullmatch(rf"<{type(thing).__name__}: .{{10,150}}>", repr(thing))
+        assert thing == thing
+        assert thing not in (None, *(t for t in (factor, chosen, plan) if t is not thing))
+    for thing in (ks.open_matrix(x), factor, chosen, applied, tried, tried.trials[0]):
+        assert len({thing, thing}) == 1
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -11,11 +11,20 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from helpers import counted, every_score, labelled, planted, tied_table, write_bare
+from helpers import (
+    counted,
+    every_score,
+    labelled,
+    planted,
+    tied_table,
+    write_bare,
+    write_xarray,
+)
 from reference import assert_optimal, reference
 
 from kmufs_stream import (
     AdmmOptions,
+    KMeansUFS,
     RequestError,
     decompose,
     open_matrix,
@@ -160,6 +169,40 @@ def test_parameters_out_of_range(options: dict[str, Any]) -> None:
         select(X, 3, 5, options=AdmmOptions(**options))
     assert caught.value.code == "bad_option"
     assert next(iter(options)).replace("_", "-") in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [2.0, 2.7, "2", None])
+def test_k_and_h_are_whole_numbers(number: Any) -> None:
+    for name, ask in {
+        "k": [
+            lambda: select(X, number, 3),
+            lambda: decompose(X, number),
+            lambda: KMeansUFS(number, 3).partial_fit(X),
+            lambda: plan_selection(X, number, 3),
+        ],
+        "h": [lambda: select(X, 2, number), lambda: plan_selection(X, 2, number)],
+    }.items():
+        for call in ask:
+            with pytest.raises(RequestError, match=f"{name} is {number!r}") as caught:
+                call()
+            assert caught.value.code == f"bad_{name}"
+
+
+def test_numpy_s_whole_numbers_are_whole_numbers(tmp_path: Path) -> None:
+    result = select(X, np.int64(2), np.uint8(3), solver="exact", out=tmp_path / "out.zarr")
+    assert result.selected.tolist() == select(X, 2, 3, solver="exact").selected.tolist()
+    json.dumps(result.summary())
+
+
+def test_a_plan_takes_what_select_takes(tmp_path: Path) -> None:
+    write_xarray(tmp_path / "x.zarr", labelled(X), chunks=(100, 12))
+    factor = decompose(tmp_path / "x.zarr", 3, out=tmp_path / "f.zarr")
+    assert plan_selection(X, 3, 5).partitions == plan_selection(open_matrix(X), 3, 5).partitions
+    assert plan_selection(str(tmp_path / "x.zarr"), 3, 5).method == "gram"
+    for known in (factor, tmp_path / "f.zarr"):
+        assert plan_selection(tmp_path / "x.zarr", 3, 5, factor=known).method == "factor"
+        with pytest.raises(RequestError, match="its shape is 300 x 12, that of the data 299 x 12"):
+            plan_selection(X[:-1], 3, 5, factor=known)
 
 
 def test_plan_computes_nothing() -> None:

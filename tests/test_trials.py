@@ -76,6 +76,14 @@ def test_grids_are_ordered_and_without_repeats() -> None:
     assert [(t.k, t.h) for t in found.trials] == [(2, 2), (2, 5), (3, 2), (3, 5)]
 
 
+def test_one_of_anything_needs_no_list() -> None:
+    one = sweep(X, 2, np.int64(3), solvers="exact")
+    assert [(t.k, t.h, t.solver) for t in one.trials] == [(2, 3, "exact")]
+    several = sweep(X, np.array([2, 3]), range(1, 3), solvers="exact")
+    json.dumps(several.summary())
+    assert [(t.k, t.h) for t in several.trials] == [(2, 1), (2, 2), (3, 1), (3, 2)]
+
+
 def test_summary_is_json_and_the_table_a_frame() -> None:
     found = sweep(decompose(X, 3), [2, 3], [2, 5], solvers=["exact"])
     summary = json.loads(json.dumps(found.summary(), allow_nan=False))

@@ -85,7 +85,7 @@ def _fullest(indptr: NDArray[np.int64], rows: int) -> int:
     return int(np.diff(cuts).max(initial=0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Matrix:
     """A samples x features matrix of numbers, its labels and coordinates, not yet read.
 
@@ -166,6 +166,14 @@ class Matrix:
                 f"{self.name!r} in {self.source} has no features: its shape is {self.shape}.",
                 "A samples x features table is needed.",
             )
+
+    def __repr__(self) -> str:
+        n, p = self.shape
+        part = "" if self.asked is None else f" ({self.width:,} take part)"
+        return (
+            f"<Matrix: {n:,} samples x {p:,} features{part} of {self.dtype}, {self.name!r} in "
+            f"{self.source}>"
+        )
 
     @property
     def width(self) -> int:

@@ -32,7 +32,7 @@ from kmufs_stream.streaming.table import Table
 GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """How a factor is computed and a subset written, with its predicted peak memory.
 
@@ -65,6 +65,14 @@ class Plan:
     concessions: tuple[str, ...]
     cluster: ClusterSize | None = None
     worker_peak: int = 0
+
+    def __repr__(self) -> str:
+        n, p = self.table.shape
+        return (
+            f"<Plan: {self.method} of {n:,} x {p:,} in {self.precision}, "
+            f"{counted(self.reads, 'reads')} at most, {counted(self.threads, 'threads')}, peak "
+            f"{size(self.peak)} of {size(self.budget)}>"
+        )
 
     @property
     def read_bytes(self) -> int:
