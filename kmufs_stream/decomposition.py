@@ -14,6 +14,7 @@ import numpy as np
 from zarr.abc.store import Store
 
 from kmufs_stream import blas
+from kmufs_stream.choices import MethodName, PrecisionName
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
 from kmufs_stream.factor_store import save_factor
@@ -57,12 +58,12 @@ def decompose(
     data: Any,
     k: int,
     *,
-    method: str = "auto",
+    method: MethodName = "auto",
     lanczos: LanczosOptions | None = None,
     screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
-    precision: str = "auto",
+    precision: PrecisionName = "auto",
     out: PlaceLike | None = None,
     overwrite: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,

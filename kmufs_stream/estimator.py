@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kmufs_stream.batches import Batches
+from kmufs_stream.choices import SolverName
 from kmufs_stream.decomposition import decompose
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, as_whole
@@ -62,7 +63,7 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     _batches: Batches | None
     _found: tuple[Factor, Solution] | None
 
-    def __init__(self, k: int = 2, h: int | None = None, solver: str = "admm") -> None:
+    def __init__(self, k: int = 2, h: int | None = None, solver: SolverName = "admm") -> None:
         self.k = k
         self.h = h
         self.solver = solver

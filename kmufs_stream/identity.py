@@ -42,7 +42,7 @@ def check_belongs(factor: Factor, matrix: Matrix) -> str:
     check_shape(factor, matrix)
     ours = fingerprint(matrix, read_probe(matrix))
     of_rows = factor.added_to or not factor.fingerprint
-    kept = factor.fingerprint or {"asked": _digest_of_asked(None)}  # of batches all features are
+    kept = factor.fingerprint or {"asked": _digest_of_asked(None)}  # of batches
     for what, found in ours.items():
         if kept.get(what, found) != found:
             raise _wrong_factor(factor, matrix, what, kept=kept[what], found=found)

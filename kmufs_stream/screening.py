@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kmufs_stream.choices import MissingPolicy
 from kmufs_stream.errors import RequestError, counted, did_you_mean
 from kmufs_stream.streaming.kernels import Moments
 from kmufs_stream.streaming.scaling import Scaling
 
 ALL_MISSING, MISSING, CONSTANT = "all_missing", "missing", "constant"
 LOW_STD, RARE, NOT_ASKED = "low_std", "rare", "not_asked"
-POLICIES = ("raise", "drop-features", "drop-samples", "mean")
+POLICIES: tuple[MissingPolicy, ...] = get_args(MissingPolicy)
 NAMED_AT_MOST = 5
 
 
@@ -36,7 +37,7 @@ class Screening:
     Raises RequestError for those that are not defined.
     """
 
-    missing: str = "raise"
+    missing: MissingPolicy = "raise"
     min_std: float = 0.0
     min_nonzero: float = 0.0
 

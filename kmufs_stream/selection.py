@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.anndata_output import check_anndata_output, write_anndata
+from kmufs_stream.choices import MethodName, PrecisionName, SolverName
 from kmufs_stream.decomposition import checkpoint_for, compute_factor, inputs_of
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
@@ -45,7 +46,7 @@ def select(
     k: int,
     h: int,
     *,
-    solver: str = "admm",
+    solver: SolverName = "admm",
     options: AdmmOptions | None = None,
     factor: Factor | PlaceLike | None = None,
     out: PlaceLike | None = None,
@@ -53,12 +54,12 @@ def select(
     overwrite: bool = False,
     selection_only: bool = False,
     keep: str | Sequence[str] | None = None,
-    method: str = "auto",
+    method: MethodName = "auto",
     lanczos: LanczosOptions | None = None,
     screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
-    precision: str = "auto",
+    precision: PrecisionName = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -274,15 +275,15 @@ def plan_selection(
     k: int,
     h: int,
     *,
-    solver: str = "admm",
+    solver: SolverName = "admm",
     factor: Factor | PlaceLike | None = None,
     selection_only: bool = False,
-    method: str = "auto",
+    method: MethodName = "auto",
     lanczos: LanczosOptions | None = None,
     screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
-    precision: str = "auto",
+    precision: PrecisionName = "auto",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Plan:
     """What :func:`select` would run, and its predicted peak memory; nothing is computed.

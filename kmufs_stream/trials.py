@@ -17,6 +17,7 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream import blas
+from kmufs_stream.choices import MethodName, PrecisionName, SolverName
 from kmufs_stream.decomposition import compute_factor
 from kmufs_stream.errors import BrokenError, RequestError, counted
 from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
@@ -129,14 +130,14 @@ def sweep(
     k: int | Sequence[int] | None = None,
     h: int | Sequence[int] | None = None,
     *,
-    solvers: str | Sequence[str] = "admm",
+    solvers: SolverName | Sequence[SolverName] = "admm",
     options: AdmmOptions | None = None,
-    method: str = "auto",
+    method: MethodName = "auto",
     lanczos: LanczosOptions | None = None,
     screening: Screening | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
-    precision: str = "auto",
+    precision: PrecisionName = "auto",
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Sweep:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
+from kmufs_stream import choices
+from kmufs_stream.choices import MethodName, MissingPolicy, PrecisionName
 from kmufs_stream_cli.outputs import lasting
 
 STORE = "What the data are"
@@ -16,11 +18,12 @@ OUTPUT = "Output"
 FACTOR = "Factor"
 SOLVER = "Solver"
 
-MISSING = ("raise", "drop-features", "drop-samples", "mean")
-PRECISIONS = ("auto", "float32", "float64")
-METHODS = ("auto", "gram", "lanczos", "tsqr")
+# The library checks names, and says which may have been meant: parser=str.
+MISSING = get_args(MissingPolicy)
+PRECISIONS = get_args(PrecisionName)
+METHODS = get_args(MethodName)
+SOLVERS = get_args(choices.SolverName)
 TOL, MAX_PASSES = 1e-4, 12
-SOLVERS = ("admm", "consensus", "css", "exact", "joint")
 USUAL: dict[str, Any] = {
     "solver": "admm",
     "method": "auto",
@@ -190,9 +193,10 @@ Where = Annotated[
     ),
 ]
 Missing = Annotated[
-    str,
+    MissingPolicy,
     typer.Option(
         "--missing",
+        parser=str,
         metavar="|".join(MISSING),
         autocompletion=completed(MISSING),
         help="What to do about missing values (NaN): refuse them, leave out the features or the "
@@ -276,9 +280,10 @@ Memory = Annotated[
     ),
 ]
 Precision = Annotated[
-    str,
+    PrecisionName,
     typer.Option(
         "--precision",
+        parser=str,
         metavar="|".join(PRECISIONS),
         autocompletion=completed(PRECISIONS),
         help="Precision of products of blocks; auto: float32 where it holds the data's values, "
@@ -288,9 +293,10 @@ Precision = Annotated[
 ]
 
 Method = Annotated[
-    str,
+    MethodName,
     typer.Option(
         "--method",
+        parser=str,
         metavar="|".join(METHODS),
         autocompletion=completed(METHODS),
         help="gram: one read. lanczos: a few reads, for wide data. tsqr: one read, slower, for "
@@ -318,9 +324,10 @@ Seed = Annotated[
 ]
 
 SolverName = Annotated[
-    str,
+    choices.SolverName,
     typer.Option(
         "--solver",
+        parser=str,
         metavar="|".join(SOLVERS),
         autocompletion=completed(SOLVERS),
         help="admm: the paper's algorithm. consensus: best aligned with an ensemble of "

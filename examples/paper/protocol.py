@@ -19,6 +19,7 @@ from examples.paper.rufs import rufs
 from examples.paper.sets import Float, Index, Labelled
 from examples.paper.sf2sog import sf2sog
 from kmufs_stream import AdmmOptions, select
+from kmufs_stream.choices import SolverName
 from kmufs_stream.measures import agreement
 
 Choice = Callable[[int], Index]
@@ -63,7 +64,7 @@ def by_score(scores: Float) -> Choice:
     return lambda h: order[:h]
 
 
-def by_solver(data: Labelled, solver: str, options: AdmmOptions | None = None) -> Choice:
+def by_solver(data: Labelled, solver: SolverName, options: AdmmOptions | None = None) -> Choice:
     """A solver of kmufs_stream."""
 
     def choose(h: int) -> Index:

@@ -8,12 +8,13 @@ on the machine's state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 from dask.utils import parse_bytes
 
 from kmufs_stream.blas import usable_cores
+from kmufs_stream.choices import PrecisionName
 from kmufs_stream.errors import RequestError, counted, did_you_mean
 from kmufs_stream.progress import Planned
 from kmufs_stream.streaming.memory import available_memory, size
@@ -180,7 +181,7 @@ def _planned(
     )
 
 
-PRECISIONS = ("auto", "float32", "float64")
+PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 
 
 def resolve_precision(precision: str, dtype: np.dtype[Any]) -> Precision:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from kmufs_stream.choices import SolverName
 from kmufs_stream.errors import RequestError, counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
@@ -128,7 +129,7 @@ def sweep(
             data,
             ks,
             hs,
-            solvers=[name.strip() for name in solver.split(",")],
+            solvers=cast(list[SolverName], [name.strip() for name in solver.split(",")]),
             method=method,
             lanczos=LanczosOptions(tol, max_passes, seed),
             screening=table.screening(),
