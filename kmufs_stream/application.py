@@ -34,13 +34,24 @@ FREE = Cost(state=0, update=0, driver=0, finish=0, kept=0, reads=0)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Application:
-    """What was written.
+    """What :func:`kmufs_stream.apply` wrote.
 
     Attributes
     ----------
-    columns : (h,) int64, where the chosen features stand in the new data; in the order of the
-        selection.
-    matched : by what they were found.
+    output : path, address or Zarr store
+        Where.
+    samples : int
+        Samples of the new data.
+    columns : int64 array, shape (h,)
+        Where the chosen features stand in the new data; in the order of the selection.
+    labels : list or None
+        Their names there.
+    matched : {'label', 'position'}
+        By what they were found.
+    seconds : float
+        Wall-clock seconds.
+    predicted_peak : int
+        Resident bytes that the plan allowed for, at most.
     """
 
     output: Place
@@ -89,22 +100,40 @@ def apply(
 
     Parameters
     ----------
-    result : a selection that :func:`kmufs_stream.select` wrote, with data or without.
-    data : (m, q), whatever :func:`kmufs_stream.open_matrix` opens. Its features are found by
-        label, wherever they stand; by position where either side has no labels, q then being
-        the number of features that were selected from. Where in the data the table is, such as
-        which dimensions hold the samples, is known from ``result``.
-    out : store to write: the columns in the order of ``result``, as they are stored in ``data``,
-        with its coordinates, and ``score`` and ``rank`` of ``result``.
-    memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
-    command : the command line that asks for this, to be kept in the result with the date.
+    result : path, address or Zarr store
+        A selection that :func:`kmufs_stream.select` wrote, with data or without.
+    data : path, address, Zarr store or array, table in memory, or Matrix
+        (m, q), whatever :func:`kmufs_stream.open_matrix` opens. Its features are found by label,
+        wherever they stand; by position where either side has no labels, q then being the number of
+        features that were selected from. Where in the data the table is, such as which dimensions
+        hold the samples, is known from ``result``.
+    out : path, address or empty Zarr store
+        Where to write the columns in the order of ``result``, as they are stored in ``data``, with
+        its coordinates, and ``score`` and ``rank`` of ``result``.
+    overwrite : bool, default False
+        Replace what is there; see :func:`kmufs_stream.select`.
+    memory, threads, storage_options
+        See :func:`kmufs_stream.decompose`.
+    command : str, optional
+        The command line that asks for this, to be kept in the result with the date.
+    progress : callable, optional
+        Told of what happens; see :func:`kmufs_stream.select`.
+
+    Returns
+    -------
+    Application
+        What was written, and how features were found.
 
     Raises
     ------
-    RequestError : not a selection, features missing or named twice, other numbers of features, a
-        budget too small, an output that must not be written.
-    BrokenError : a chunk cannot be read, writing fails, the data change meanwhile.
+    RequestError
+        Not a selection, features missing or named twice, other numbers of features, a budget too
+        small, an output that must not be written.
+    BrokenError
+        A chunk cannot be read, writing fails, the data change meanwhile.
 
+    Notes
+    -----
     Reads the data once, where they hold a chosen feature.
     """
     began = time.perf_counter()

@@ -37,20 +37,31 @@ ARRAYS = {"npy": open_npy, "mat": open_mat}  # some of which can only be read wh
 
 @dataclass(frozen=True, repr=False)
 class Conversion:
-    """What was written.
+    """What :func:`kmufs_stream.convert` wrote.
 
     Attributes
     ----------
-    format : what the input was.
-    sizes : of its dimensions, by name.
-    columns : of a text or Parquet table: the columns that describe the samples, by the names of
-        the coordinates they became.
-    features : of such a table: the columns that became features.
-    missing : values, and the samples and features that miss some, features without any value; None
-        where they were not looked at (NetCDF, 10x).
-    tables : of NetCDF: the variables that may be the table, with the sizes of their dimensions.
-    notes : a line each, of what may not be as the table's owner thinks: columns that are features
-        and look as if they described samples, or are none, or share a name; how text was read.
+    output : path, address or Zarr store
+        Where.
+    format : str
+        What the input was.
+    sizes : dict of str to int
+        Of its dimensions, by name.
+    seconds : float
+        Wall-clock seconds.
+    columns : dict of str to str
+        Of a text or Parquet table: the columns that describe the samples, by the names of the
+        coordinates they became.
+    features : tuple of str
+        Of such a table: the columns that became features.
+    missing : dict of str to int, or None
+        Values, and the samples and features that miss some, features without any value; None where
+        they were not looked at (NetCDF, 10x).
+    tables : dict of str to dict
+        Of NetCDF: the variables that may be the table, with the sizes of their dimensions.
+    notes : tuple of str
+        A line each, of what may not be as the table's owner thinks: columns that are features and
+        look as if they described samples, or are none, or share a name; how text was read.
     """
 
     output: Place
@@ -98,29 +109,48 @@ def convert(
 
     Parameters
     ----------
-    source : ``.csv``, ``.tsv``, ``.parquet`` (a file or a folder of them), ``.npy``, ``.npz``,
-        NetCDF (NetCDF-4 as ``.h5``, too), HDF5, ``.mat``, or a 10x folder with ``matrix.mtx``.
+    source : path
+        ``.csv``, ``.tsv``, ``.parquet`` (a file or a folder of them), ``.npy``, ``.npz``, NetCDF
+        (NetCDF-4 as ``.h5``, too), HDF5, ``.mat``, or a 10x folder with ``matrix.mtx``.
         ``FILE::NAME`` is the array NAME inside an archive, ``FILE.h5::/PATH`` a dataset,
         ``FILE.nc::GROUP`` a group.
-    out : store to write: labels of features and names of samples as coordinates ``feature`` and
+    out : path, address or empty Zarr store
+        Where to write: labels of features and names of samples as coordinates ``feature`` and
         ``sample``; NetCDF with all its variables; 10x folders as sparse AnnData.
-    index_column : column of a text or Parquet table that names the samples.
-    coordinates : columns of numbers of such a table that describe the samples and are no features.
-        Columns of text, times and categories always are coordinates of the samples.
-    dtype : to store the values in, such as ``float32``; their own by default. Floating point
-        rounds them, anything else has to hold them exactly.
-    memory : most memory to use, such as ``2GB``; half of what is available by default.
-    storage_options : for fsspec, where ``out`` is an address.
+    index_column : str, optional
+        Column of a text or Parquet table that names the samples.
+    coordinates : str or sequence of str, optional
+        Columns of numbers of such a table that describe the samples and are no features. Columns of
+        text, times and categories always are coordinates of the samples.
+    dtype : str, optional
+        To store the values in, such as ``float32``; their own by default. Floating point rounds
+        them, anything else has to hold them exactly.
+    memory : str or int, optional
+        Most memory to use, such as ``2GB``; half of what is available by default.
+    overwrite : bool, default False
+        Replace what is there; see :func:`kmufs_stream.select`.
+    storage_options : mapping, optional
+        For fsspec, where ``out`` is an address.
+    progress : callable, optional
+        Told of what happens; see :func:`kmufs_stream.select`.
+
+    Returns
+    -------
+    Conversion
+        What was written.
 
     Raises
     ------
-    RequestError : not such a file, damaged, not numbers, several tables inside, a library is
-        missing, a value that does not fit the dtype, a budget too small, an output that must not
-        be written.
-    BrokenError : writing fails.
+    RequestError
+        Not such a file, damaged, not numbers, several tables inside, a library is missing, a value
+        that does not fit the dtype, a budget too small, an output that must not be written.
+    BrokenError
+        Writing fails.
 
-    Reads the file once (text twice where ``coordinates`` are given), in blocks of some MB, but
-    for old MATLAB files and arrays in Fortran order within ``.npz``: these are read whole.
+    Notes
+    -----
+    Reads the file once (text twice where ``coordinates`` are given), in blocks of some MB, but for
+    old MATLAB files and arrays in Fortran order within ``.npz``: these are read whole.
     """
     began = time.perf_counter()
     given, target = os.fspath(source), place_of(out, storage_options)

@@ -76,33 +76,59 @@ def decompose(
 
     Parameters
     ----------
-    data : whatever :func:`kmufs_stream.open_matrix` opens, or a Matrix.
-    k : clusters; the factor keeps min(usable features, 2k + 1) components.
-    method : ``gram`` (one read, exact, up to several thousand features), ``lanczos`` (a few
-        reads, for wide data), ``tsqr`` (one read, slower, for ill-conditioned data); ``auto``
-        takes ``gram`` up to 6000 features and ``lanczos`` beyond.
-    lanczos : when ``lanczos`` stops, and its seed.
-    screening : what becomes of missing values, and of features that hardly vary.
-    memory : budget such as ``"2GB"``; half of what is available by default.
-    threads : block tasks side by side; one more than there are cores by default, so that one
-        reads while the others compute.
-    precision : ``float32`` or ``float64`` products of blocks; ``auto`` takes float32 where it
-        holds every value of the data's dtype.
-    out, overwrite : where to store the factor too; see :func:`kmufs_stream.save_factor`.
-    checkpoint, resume : a folder or address that keeps what has been read until the run has
-        ended; and whether to go on from what is in it. Long runs with an ``out`` keep it beside
+    data : path, address, Zarr store or array, table in memory, or Matrix
+        Whatever :func:`kmufs_stream.open_matrix` opens.
+    k : int
+        Number of clusters; the factor keeps min(usable features, 2k + 1) components.
+    method : {'auto', 'gram', 'lanczos', 'tsqr'}, default 'auto'
+        ``gram``: one read, exact, up to several thousand features; ``lanczos``: a few reads, for
+        wide data; ``tsqr``: one read, slower, for ill-conditioned data. ``auto`` takes ``gram`` up
+        to 6000 features and ``lanczos`` beyond.
+    lanczos : LanczosOptions, optional
+        When ``lanczos`` stops, and its seed.
+    screening : Screening, optional
+        What becomes of missing values, and of features that hardly vary.
+    memory : str or int, optional
+        Budget such as ``"2GB"``; half of what is available by default.
+    threads : int, optional
+        Block tasks side by side; one more than there are cores by default, so that one reads while
+        the others compute.
+    precision : {'auto', 'float32', 'float64'}, default 'auto'
+        Of the products of blocks; ``auto`` takes float32 where it holds every value of the data's
+        dtype.
+    out : path, address or empty Zarr store, optional
+        Where to store the factor too.
+    overwrite : bool, default False
+        Replace what is there; see :func:`kmufs_stream.select`.
+    checkpoint : path or address, optional
+        Keeps what has been read until the run has ended. Long runs with an ``out`` keep it beside
         that, as ``<out>.checkpoint``.
-    storage_options : for fsspec, where any of these is an address such as ``s3://bucket/x``.
-    command : the command line that asks for this, to be kept in the factor with the date.
+    resume : bool, default False
+        Go on from what is in the checkpoint.
+    storage_options : mapping, optional
+        For fsspec, where any of these is an address such as ``s3://bucket/x``.
+    command : str, optional
+        The command line that asks for this, to be kept in the factor with the date.
+    progress : callable, optional
+        Told of what happens; see :func:`kmufs_stream.select`.
 
-    Where a ``distributed.Client`` is active the workers of its cluster read, unless the data are
-    in this process's memory; the result is the same bit for bit.
+    Returns
+    -------
+    Factor
+        All that solvers need of these data.
 
     Raises
     ------
-    RequestError : k out of range, values infinite or (unless ``screening`` says what then)
-        missing, no feature that varies, fewer than two samples, a budget too small.
-    BrokenError : a chunk is missing or cannot be read.
+    RequestError
+        k out of range, values infinite or (unless ``screening`` says what then) missing, no feature
+        that varies, fewer than two samples, a budget too small.
+    BrokenError
+        A chunk is missing or cannot be read.
+
+    Notes
+    -----
+    Where a ``distributed.Client`` is active the workers of its cluster read, unless the data are in
+    this process's memory; the result is the same bit for bit.
 
     O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
     """

@@ -14,8 +14,17 @@ COMPARED = 100_000  # names at most that a misspelt one is compared with
 class KmufsError(Exception):
     """An error with a code for machines, a message that names the thing, and a remedy.
 
-    ``exit_code`` is what the command line ends with: 2 where the request cannot be met as it
-    stands, 1 where something broke on the way.
+    Attributes
+    ----------
+    code : str
+        For machines: short and lasting.
+    message : str
+        What is wrong with what.
+    remedy : str
+        What to do about it.
+    exit_code : int
+        What the command line ends with: 2 where the request cannot be met as it stands, 1 where
+        something broke on the way.
     """
 
     exit_code = 1
@@ -45,7 +54,10 @@ class RequestError(KmufsError, ValueError):
 class BrokenError(KmufsError):
     """Something broke while a sound request ran: a corrupt chunk, a lost store, a full disk.
 
-    ``chunk`` is the key of the stored chunk that could not be read, where that is what broke.
+    Attributes
+    ----------
+    chunk : str or None
+        The key of the stored chunk that could not be read, where that is what broke.
     """
 
     exit_code = 1

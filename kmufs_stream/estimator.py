@@ -30,24 +30,33 @@ DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
 class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose, without labels, the h features that best separate k clusters.
 
-    Parameters
-    ----------
-    k : clusters.
-    h : features to choose; None for half of those that vary.
-    solver : see :func:`kmufs_stream.select`.
-
-    Attributes
-    ----------
-    n_features_in_, feature_names_in_ : of the table that was fitted.
-    factor_ : the :class:`kmufs_stream.Factor` of all rows so far.
-    scores_ : (p,) share of each feature's variance that the leading k components explain, NaN
-        where it is constant.
-    solution_ : what the solver returned; its indices count the features that vary.
-
     NumPy and SciPy sparse arrays and pandas frames are accepted, and Dask and xarray arrays, which
     are read block by block and transformed lazily. ``partial_fit`` takes rows in batches and keeps
     p x p sums of them; the answer is worked out when it is first asked for, and is that of ``fit``
     on all rows at once, to rounding.
+
+    Parameters
+    ----------
+    k : int, default 2
+        Number of clusters.
+    h : int, optional
+        Number of features to choose; half of those that vary by default.
+    solver : {'admm', 'consensus', 'css', 'exact', 'joint'}, default 'admm'
+        See :func:`kmufs_stream.select`.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Features of the table that was fitted.
+    feature_names_in_ : object array, shape (p,)
+        Their names, where it has any.
+    factor_ : Factor
+        Of all rows so far.
+    scores_ : float64 array, shape (p,)
+        Share of each feature's variance that the leading k components explain, NaN where it is
+        constant.
+    solution_ : Solution
+        What the solver returned; its indices count the features that vary.
 
     Examples
     --------

@@ -71,18 +71,43 @@ class Evaluation:
 
     Attributes
     ----------
-    selected : (h,) int64 source indices, ascending.
-    names : their labels, or None.
-    clustering : K-means on the chosen features.
-    missing_values : of the chosen features, for which their means stand in.
-    sizes : (k,) int64, samples per cluster.
-    between : (h,) float64, the share of each chosen feature's variance between the clusters.
-    mean_correlation, effective_rank : how far the chosen features repeat each other; see
-        :mod:`kmufs_stream.measures`.
-    made_of : where the data that were selected from lie; None of what apply wrote.
-    agreement : with labels, or None.
-    full_cost : with the full data, or None.
-    described_by : coordinates of the samples, any of which may hold their classes.
+    source : str
+        The selection, for people.
+    k : int
+        Clusters that were looked for.
+    starts, seed : int
+        Independent starts of K-means, and their seed.
+    samples : int
+        Samples that were clustered.
+    selected : int64 array, shape (h,)
+        Source indices, ascending.
+    names : list or None
+        Their labels.
+    clustering : Clustering
+        K-means on the chosen features.
+    missing_values : int
+        Of the chosen features, for which their means stand in.
+    sizes : int64 array, shape (k,)
+        Samples per cluster.
+    between : float64 array, shape (h,)
+        The share of each chosen feature's variance between the clusters.
+    mean_correlation, effective_rank : float
+        How far the chosen features repeat each other: the mean absolute correlation of two, and how
+        many independent ones would have their spectrum.
+    made_of : str or None
+        Where the data that were selected from lie; None of what apply wrote.
+    agreement : Agreement or None
+        With the classes, where ``labels`` were given.
+    full_cost : FullCost or None
+        The cost on all features, where ``data`` were given.
+    described_by : tuple of str
+        Coordinates of the samples, any of which may hold their classes.
+    seconds : float
+        Wall-clock seconds.
+    predicted_peak : int
+        Resident bytes that the plan allowed for, at most.
+    concessions : tuple of str
+        What was given up to fit the budget.
     """
 
     source: str
@@ -166,24 +191,41 @@ def evaluate(
 
     Parameters
     ----------
-    result : a selection that :func:`kmufs_stream.select` wrote, or what
-        :func:`kmufs_stream.apply` made with one, whose features are then standardised anew.
-    labels : variable along the samples, of the result or of ``data``, that holds the true classes;
+    result : path, address or Zarr store
+        A selection that :func:`kmufs_stream.select` wrote, or what :func:`kmufs_stream.apply` made
+        with one, whose features are then standardised anew.
+    labels : str, optional
+        Variable along the samples, of the result or of ``data``, that holds the true classes;
         samples without one (NaN) are left out of the comparison.
-    data : the table that was selected from: whatever :func:`kmufs_stream.open_matrix` opens.
-        Needed for the cost on all features, for a result that holds no data, and where rows were
+    data : path, address, Zarr store or array, table in memory, or Matrix, optional
+        The table that was selected from: whatever :func:`kmufs_stream.open_matrix` opens. Needed
+        for the cost on all features, for a result that holds no data, and where rows were
         normalised. Transforms, where in it the table is, and which samples take part, are those of
         the result.
-    k : clusters; those of the selection by default.
-    starts, seed : independent starts of K-means, of which the one of least cost counts.
-    memory, threads, storage_options : see :func:`kmufs_stream.decompose`.
+    k : int, optional
+        Number of clusters; that of the selection by default.
+    starts : int, default 10
+        Independent starts of K-means, of which the one of least cost counts.
+    seed : int, default 0
+        Of these starts.
+    memory, threads, storage_options, progress
+        See :func:`kmufs_stream.decompose`.
+
+    Returns
+    -------
+    Evaluation
+        The measures.
 
     Raises
     ------
-    RequestError : not a selection, data that it was not made from, no such labels, options out
-        of range, a budget too small.
-    BrokenError : a chunk is missing or cannot be read.
+    RequestError
+        Not a selection, data that it was not made from, no such labels, options out of range, a
+        budget too small.
+    BrokenError
+        A chunk is missing or cannot be read.
 
+    Notes
+    -----
     What is missing counts as its feature's mean. Reads the chosen columns three times; where a
     standardised table is larger than 256 MB, once per Lloyd step more. With ``data`` all columns
     too, twice or more.

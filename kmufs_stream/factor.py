@@ -84,22 +84,7 @@ class TiedComponents:
 
 @dataclass(frozen=True, eq=False)
 class Leading:
-    """The leading r components of Z = Q S P^T, the standardised data, and how far to trust them.
-
-    Attributes
-    ----------
-    features : what was standardised, and how.
-    components : (u, r) float64, P: orthonormal columns, the largest entry of each positive.
-    singular_values : (r,) float64, S, falling; singular values of Z, growing as sqrt(n).
-    residuals : (r,) float64, Ritz residuals ||C P_j - lambda_j P_j|| of the correlation matrix C.
-    score_error : bound, or estimate, of the largest error of the scores a_i that matter.
-    settled : whether the scores had settled within the tolerance asked for.
-    last_change : largest change of a score over the last read; infinite after one read.
-    passes : reads of the data that it took.
-    correlation : (u, u) float64 correlation matrix, where it was formed.
-    gaps : where it was and means stand in, sums over what is missing of the g features asked for
-        that miss values: V^T (x - mean), (g, q), and V^T V, (g, g); see :class:`Gaps`.
-    """
+    """The leading components of the standardised data, and how far to trust them; see Factor."""
 
     features: Standardised
     components: NDArray[np.float64]
@@ -145,22 +130,55 @@ class Leading:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Factor(Leading):
-    """All that solvers need: the leading components, a row sample, and where they come from.
+    """All that solvers need: the leading r components of the standardised data, and a row sample.
 
-    A = P_k (S_k^2 / n) P_k^T (paper eq. 8 divided by n) is never formed.
+    The standardised data are Z = Q S P^T, of u features; A = P_k (S_k^2 / n) P_k^T (paper eq. 8
+    divided by n) is never formed. :func:`kmufs_stream.decompose` makes it.
 
     Attributes
     ----------
-    k : clusters that it was made for; it answers smaller k, and larger ones up to its rank.
-    sample : uniform sample of rows.
-    screening : what became of missing values and of features that hardly vary.
-    method : ``gram``, ``tsqr`` or ``lanczos``.
-    precision : of the products of blocks.
-    labels : (p,) texts that name the features, or None.
-    fingerprint : of the data that it belongs to.
-    located, where : where in these the table is, and the condition that its samples meet; see
-        :class:`kmufs_stream.Matrix`.
-    origin : where these data lie, and the command line that made it and when, where one did.
+    features : Standardised
+        What was standardised, and how: ``samples``, ``mean``, ``std``, the ``usable`` features,
+        those ``excluded`` by reason.
+    components : float64 array, shape (u, r)
+        P: orthonormal columns, the largest entry of each positive.
+    singular_values : float64 array, shape (r,)
+        S, falling; singular values of Z, growing as sqrt(n).
+    residuals : float64 array, shape (r,)
+        Ritz residuals ||C P_j - lambda_j P_j|| of the correlation matrix C.
+    score_error : float
+        Bound, or estimate, of the largest error of the scores a_i that matter.
+    settled : bool
+        Whether the scores had settled within the tolerance asked for.
+    last_change : float
+        Largest change of a score over the last read; infinite after one read.
+    passes : int
+        Reads of the data that it took.
+    correlation : float64 array, shape (u, u), or None
+        The correlation matrix, where it was formed.
+    gaps : Gaps or None
+        Where it was and means stand in, sums over what is missing of the g features asked for that
+        miss values: V^T (x - mean), (g, q), and V^T V, (g, g).
+    k : int
+        Clusters that it was made for; it answers smaller k, and larger ones up to its rank.
+    sample : RowSample
+        Uniform sample of rows: ``index`` and ``values``.
+    screening : Screening
+        What became of missing values and of features that hardly vary.
+    method : str
+        ``gram``, ``tsqr`` or ``lanczos``.
+    precision : str
+        Of the products of blocks.
+    labels : object array, shape (p,), or None
+        Texts that name the features.
+    fingerprint : dict of str to str
+        Of the data that it belongs to; empty for rows that came in batches.
+    located : dict
+        Where in these the table is; see :class:`kmufs_stream.Matrix`.
+    where : str
+        The condition that its samples meet, where one was asked for.
+    origin : dict of str to str
+        Where these data lie, and the command line that made it and when, where one did.
     """
 
     k: int

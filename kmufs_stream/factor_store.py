@@ -42,11 +42,21 @@ def save_factor(
 
     Parameters
     ----------
-    out : path, address, or an empty Zarr store.
-    overwrite : replace what is there; see :func:`kmufs_stream.select`.
-    storage_options : for fsspec, where ``out`` is an address.
+    factor : Factor
+        What :func:`kmufs_stream.decompose` made.
+    out : path, address or empty Zarr store
+        Where to write it.
+    overwrite : bool, default False
+        Replace what is there; see :func:`kmufs_stream.select`.
+    storage_options : mapping, optional
+        For fsspec, where ``out`` is an address.
 
-    Raises RequestError if the place is taken (without ``overwrite``) or cannot be written to.
+    Raises
+    ------
+    RequestError
+        The place is taken (without ``overwrite``) or cannot be written to.
+    BrokenError
+        Writing failed.
     """
     target = place_of(out, storage_options)
     check_output(target, [], overwrite=overwrite)
@@ -97,9 +107,26 @@ def save_factor(
 
 
 def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> Factor:
-    """Read a factor. Raises RequestError for anything else, and for formats of other versions.
+    """Read a factor that was stored.
 
-    ``storage_options`` are for fsspec, where it is stored under an address.
+    Parameters
+    ----------
+    where : path, address or Zarr store
+        Where :func:`kmufs_stream.decompose` or :func:`kmufs_stream.save_factor` wrote it.
+    storage_options : mapping, optional
+        For fsspec, where it is stored under an address.
+
+    Returns
+    -------
+    Factor
+        As it was written, bit for bit.
+
+    Raises
+    ------
+    RequestError
+        Nothing is there, or anything else; a factor of another version's format.
+    BrokenError
+        Its values are not those that were written.
     """
     place = place_of(where, storage_options)
     path = name_of(place)

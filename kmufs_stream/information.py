@@ -59,15 +59,30 @@ SHAPE = ("samples", "features", "k", "h")
 def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a selection, a factor, an applied selection or a checkpoint says of itself.
 
-    Returns plain JSON types: ``path``, ``kind``, ``format_version`` and that which this version
-    ``reads``, the ``version`` that wrote it, ``command`` and ``created`` (null from Python),
-    ``source``, ``identity`` of the data, ``shape``, ``options``, ``outcome``, ``arrays`` (name to
-    shape and dtype; of times first and last), ``bytes`` stored. What is not recorded is null or
-    missing.
+    Parameters
+    ----------
+    path : path, address or Zarr store
+        Where it is.
+    storage_options : mapping, optional
+        For fsspec, where ``path`` is an address.
 
-    ``storage_options`` are for fsspec, where ``path`` is an address.
+    Returns
+    -------
+    dict
+        Plain JSON types: ``path``, ``kind``, ``format_version`` and that which this version
+        ``reads``, the ``version`` that wrote it, ``command`` and ``created`` (None from Python),
+        ``source``, ``identity`` of the data, ``shape``, ``options``, ``outcome``, ``arrays`` (name
+        to shape and dtype; of times first and last), ``bytes`` stored. What is not recorded is
+        None or missing.
 
-    Raises RequestError for anything else. O(number of arrays and files).
+    Raises
+    ------
+    RequestError
+        Nothing is there, or anything else.
+
+    Notes
+    -----
+    Metadata are read, and of times the first and the last. O(number of arrays and files).
     """
     place = place_of(path, storage_options)
     if not is_there(place):

@@ -12,14 +12,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan is made: what the run may take.
+    """An event: a plan is made, and this is what the run may take.
 
     Attributes
     ----------
-    budget : bytes of memory.
-    threads : tasks side by side, in each worker where there are any.
-    workers : those of a cluster; 0 for this process.
-    dashboard : address of the cluster's dashboard, or nothing.
+    budget : int
+        Bytes of memory.
+    threads : int
+        Tasks side by side, in each worker where there are any.
+    workers : int
+        Those of a cluster; 0 for this process.
+    dashboard : str
+        Address of the cluster's dashboard, or nothing.
     """
 
     budget: int
@@ -30,16 +34,23 @@ class Planned:
 
 @dataclass(frozen=True)
 class Started:
-    """A stage begins, and the one before it is over.
+    """An event: a stage begins, and the one before it is over.
 
     Attributes
     ----------
-    total : how many of ``unit`` it goes over; 0 where that is not known.
-    unit : what Advanced counts: ``rows``, ``bytes``, ``iterations``, ...; nothing where the stage
-        does not count.
-    unit_bytes : of a row as it is read or written, decoded; 0 where nothing is.
-    number, of : which one it is of how many such stages, counted from 1; 0 where not known.
-    at_most : ``of`` is an upper bound.
+    stage : str
+        Its name, for people.
+    total : int
+        How many of ``unit`` it goes over; 0 where that is not known.
+    unit : str
+        What Advanced counts: ``rows``, ``bytes``, ``iterations``, ...; nothing where the stage does
+        not count.
+    unit_bytes : int
+        Of a row as it is read or written, decoded; 0 where nothing is.
+    number, of : int
+        Which one it is of how many such stages, counted from 1; 0 where not known.
+    at_most : bool
+        ``of`` is an upper bound.
     """
 
     stage: str
@@ -53,14 +64,19 @@ class Started:
 
 @dataclass(frozen=True)
 class Advanced:
-    """So many more are done.
+    """An event: so many more are done, of what the stage counts.
 
     Attributes
     ----------
-    restored : they were done by an earlier run, and come from its checkpoint.
-    reading, working : seconds that tasks, side by side or not, have meanwhile spent on reading and
-        decoding, and in all; 0 where that is not measured.
-    figures : where the stage stands now, by name: an objective, residuals.
+    count : int
+        How many.
+    restored : bool
+        They were done by an earlier run, and come from its checkpoint.
+    reading, working : float
+        Seconds that tasks, side by side or not, have meanwhile spent on reading and decoding, and
+        in all; 0 where that is not measured.
+    figures : mapping of str to float
+        Where the stage stands now, by name: an objective, residuals.
     """
 
     count: int
@@ -72,7 +88,13 @@ class Advanced:
 
 @dataclass(frozen=True)
 class Noticed:
-    """Something that a user should know, such as where a checkpoint is."""
+    """An event: something that a user should know, such as where a checkpoint is.
+
+    Attributes
+    ----------
+    text : str
+        A sentence.
+    """
 
     text: str
 

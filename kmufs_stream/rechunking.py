@@ -62,7 +62,21 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Rechunking:
-    """What was written."""
+    """What :func:`kmufs_stream.rechunk` wrote.
+
+    Attributes
+    ----------
+    output : path, address or Zarr store
+        Where.
+    shape : (int, int)
+        Samples and features.
+    chunks_before, chunks : (int, int)
+        Samples and features of a chunk, of the data and as they were written.
+    seconds : float
+        Wall-clock seconds.
+    predicted_peak : int
+        Resident bytes that the plan allowed for, at most.
+    """
 
     output: Place
     shape: tuple[int, int]
@@ -101,22 +115,41 @@ def rechunk(
 
     Parameters
     ----------
-    data : (n, p), whatever :func:`kmufs_stream.open_matrix` opens, but for sparse data.
-    out : store to write: samples x features, the stored values and their dtype, the coordinates
-        and attributes. Where whole rows do not fit, a chunk holds some of the features.
-    memory : most memory to use; half of what is available by default.
-    resume : go on from what an earlier call, which did not end, has left in ``<out>.checkpoint``:
-        where ``out`` is a folder of this machine.
-    storage_options : see :func:`kmufs_stream.decompose`.
-    command : the command line that asks for this, to be kept in that checkpoint with the date.
+    data : path, address, Zarr store or array, table in memory, or Matrix
+        (n, p), whatever :func:`kmufs_stream.open_matrix` opens, but for sparse data.
+    out : path, address or empty Zarr store
+        Where to write samples x features, the stored values and their dtype, the coordinates and
+        attributes. Where whole rows do not fit, a chunk holds some of the features.
+    memory : str or int, optional
+        Most memory to use; half of what is available by default.
+    overwrite : bool, default False
+        Replace what is there; see :func:`kmufs_stream.select`.
+    resume : bool, default False
+        Go on from what an earlier call, which did not end, has left in ``<out>.checkpoint``: where
+        ``out`` is a folder of this machine.
+    storage_options : mapping, optional
+        For fsspec, where any of these is an address.
+    command : str, optional
+        The command line that asks for this, to be kept in that checkpoint with the date.
+    progress : callable, optional
+        Told of what happens; see :func:`kmufs_stream.select`.
+
+    Returns
+    -------
+    Rechunking
+        What was written.
 
     Raises
     ------
-    RequestError : sparse data, a budget in which no source chunk fits, an output that must not be
-        written; to go on from what was left by a call with other data or in other chunks.
-    BrokenError : a chunk cannot be read, writing fails, what was written reads back otherwise, the
-        data change meanwhile.
+    RequestError
+        Sparse data, a budget in which no source chunk fits, an output that must not be written; to
+        go on from what was left by a call with other data or in other chunks.
+    BrokenError
+        A chunk cannot be read, writing fails, what was written reads back otherwise, the data
+        change meanwhile.
 
+    Notes
+    -----
     Reads each source chunk once, and what was written once: what an earlier call wrote too, and
     where that reads back otherwise it is written again.
     """

@@ -46,19 +46,48 @@ class Selection:
 
     Attributes
     ----------
-    selected : (h,) int64 source indices, ascending.
-    labels : their names, or None.
-    scores : (h,) float64, a_i of the selected: the share of a feature's variance that the
-        leading k components explain.
-    ranks : (h,) int64, 1 = highest score among the selected.
-    kept : int64 source indices of those that had to be chosen.
-    objective, optimum : Tr(S^T A S) of this choice, and the largest that any choice has.
-    ambiguous : int64 source indices of the features whose score is as near to the h-th highest
-        as ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
-    every_score : (u,) float64, a_i of all usable features.
-    beyond_noise : (u,) bool, which of them vary with the k components more than noise would.
-    output, anndata_output : where the result was written, or None.
-    origin : where the data lie, and the command line that asked for it and when, where one did.
+    k, h : int
+        Clusters, and features chosen.
+    solver : str
+        Its name.
+    parameters : dict of str to number
+        Those of the solver that were not left to it.
+    selected : int64 array, shape (h,)
+        Source indices, ascending.
+    labels : list or None
+        Their names.
+    scores : float64 array, shape (h,)
+        a_i of the selected: the share of a feature's variance that the leading k components
+        explain.
+    ranks : int64 array, shape (h,)
+        1 = highest score among the selected.
+    kept : int64 array
+        Source indices of those that had to be chosen.
+    objective, optimum : float
+        Tr(S^T A S) of this choice, and the largest that any choice has.
+    ambiguous : int64 array
+        Source indices of the features whose score is as near to the h-th highest as
+        ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
+    every_score : float64 array, shape (u,)
+        a_i of all usable features.
+    beyond_noise : bool array, shape (u,)
+        Which of them vary with the k components more than noise would.
+    solution : Solution
+        What the solver returned: iterations, residuals, history; its indices count usable features.
+    factor : Factor
+        What it was chosen by.
+    matrix : Matrix
+        The table that it was chosen from, without samples that were dropped.
+    plan : Plan
+        How it was run.
+    passes : int
+        Reads of the data that it took for the factor: 0 where one was given.
+    output, anndata_output : path, address, Zarr store or None
+        Where the result was written.
+    seconds : Seconds
+        Wall-clock seconds by stage: ``read``, ``factor``, ``solve``, ``write``, ``total``.
+    origin : dict of str to str
+        Where the data lie, and the command line that asked for it and when, where one did.
     """
 
     k: int

@@ -26,15 +26,21 @@ class Screening:
 
     Features without any value are always excluded first; infinite values always raise.
 
-    Attributes
+    Parameters
     ----------
-    missing : ``raise``; ``drop-features`` that miss values; ``drop-samples`` that do, counted
-        over the features that have any value (a second read where only that read shows which);
-        or ``mean``, which stands in for what is missing.
-    min_std : features of a smaller standard deviation, in units of the data, are excluded.
-    min_nonzero : features of which a smaller fraction of the samples is not 0 are excluded.
+    missing : {'raise', 'drop-features', 'drop-samples', 'mean'}, default 'raise'
+        Raise; drop features that miss values; drop samples that do, counted over the features that
+        have any value (a second read where only that read shows which); or have the mean of its
+        feature stand in for what is missing.
+    min_std : float, default 0
+        Features of a smaller standard deviation, in units of the data, are excluded.
+    min_nonzero : float, default 0
+        Features of which a smaller fraction of the samples is not 0 are excluded.
 
-    Raises RequestError for those that are not defined.
+    Raises
+    ------
+    RequestError
+        Values that are not defined.
     """
 
     missing: MissingPolicy = "raise"

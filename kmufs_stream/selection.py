@@ -70,32 +70,58 @@ def select(
 
     Parameters
     ----------
-    data : whatever :func:`kmufs_stream.open_matrix` opens, or a Matrix.
-    k, h : clusters, and features to choose.
-    solver : ``admm``, the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197); ``exact``,
-        the optimum of its model in closed form; ``joint``, its problem before the relaxation;
-        ``css``, column subset selection; ``consensus``, alignment with an ensemble of
-        clusterings, which chooses best.
-    options : parameters of the ADMM.
-    factor : a factor of these data, or where it is stored: the data are then not read for it, and
-        where in them the table is, transforms, and what takes part need not be said again.
-    out : where to write the result: a path, an address such as ``s3://bucket/chosen.zarr``, or an
-        empty Zarr store; nothing is written by default.
-    anndata_out : where to write a copy of the AnnData store that ``data`` is, with three columns
-        more in the table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
-    overwrite : replace an existing result once the new one is complete; in an object store it is
-        then copied there, and nothing is there meanwhile.
-    selection_only : write indices, scores and diagnostics, copy no data.
-    keep : labels, patterns or ``@FILE``, as of :func:`kmufs_stream.open_matrix`, of features that
-        are always chosen, in place of the lowest scores among what the solver chose.
-    method, lanczos, screening, memory, threads, precision, checkpoint, resume, storage_options :
-        see :func:`kmufs_stream.decompose`; an active Dask client is used as there.
-    command : the command line that asks for this, to be kept in the result with the date.
+    data : path, address, Zarr store or array, table in memory, or Matrix
+        Whatever :func:`kmufs_stream.open_matrix` opens.
+    k : int
+        Number of clusters.
+    h : int
+        Number of features to choose.
+    solver : {'admm', 'consensus', 'css', 'exact', 'joint'}, default 'admm'
+        ``admm``: the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197); ``exact``: the
+        optimum of its model in closed form; ``joint``: its problem before the relaxation; ``css``:
+        column subset selection; ``consensus``: alignment with an ensemble of clusterings, which
+        chooses best.
+    options : AdmmOptions, optional
+        Parameters of the ADMM.
+    factor : Factor, path, address or Zarr store, optional
+        A factor of these data, or where it is stored: the data are then not read for it, and where
+        in them the table is, transforms, and what takes part need not be said again.
+    out : path, address or empty Zarr store, optional
+        Where to write the result, such as ``s3://bucket/chosen.zarr``; nothing is written by
+        default.
+    anndata_out : path, optional
+        Where to write a copy of the AnnData store that ``data`` is, with three columns more in the
+        table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
+    overwrite : bool, default False
+        Replace an existing result once the new one is complete; in an object store it is then
+        copied there, and nothing is there meanwhile.
+    selection_only : bool, default False
+        Write indices, scores and diagnostics, copy no data.
+    keep : str or sequence of str, optional
+        Labels, patterns or ``@FILE``, as of :func:`kmufs_stream.open_matrix`, of features that are
+        always chosen, in place of the lowest scores among what the solver chose.
+    method, lanczos, screening, memory, threads, precision, checkpoint, resume
+        See :func:`kmufs_stream.decompose`; an active Dask client is used as there.
+    storage_options : mapping, optional
+        For fsspec, where any of the places is an address.
+    command : str, optional
+        The command line that asks for this, to be kept in the result with the date.
+    progress : callable, optional
+        Called with each event as it happens, in the thread that called: a
+        :class:`kmufs_stream.Planned`, ``Started``, ``Advanced`` or ``Noticed``; ``print`` will do.
+        An exception that it raises ends the run.
+
+    Returns
+    -------
+    Selection
+        The chosen features, how they were chosen, and where the result is.
 
     Raises
     ------
-    RequestError : what is asked for cannot be met; nothing is written.
-    BrokenError : a chunk is missing or cannot be read, or writing failed.
+    RequestError
+        What is asked for cannot be met; nothing is written.
+    BrokenError
+        A chunk is missing or cannot be read, or writing failed.
     """
     began = time.perf_counter()
     k, h = as_whole("k", k), as_whole("h", h)
@@ -290,17 +316,21 @@ def plan_selection(
 
     Parameters
     ----------
-    data, k, h, solver, factor, selection_only, storage_options : see :func:`select`.
-    method, lanczos, screening, memory, threads, precision : see :func:`kmufs_stream.decompose`.
+    data, k, h, solver, factor, selection_only
+        See :func:`kmufs_stream.select`.
+    method, lanczos, screening, memory, threads, precision, storage_options
+        See :func:`kmufs_stream.decompose`.
 
     Returns
     -------
     Plan
+        Method, precision, block rows, threads, reads, and bytes by stage.
 
     Raises
     ------
-    RequestError : what is asked for cannot be met, as far as metadata tell: k, h or an option out
-        of range, a factor of a table of another shape, a budget too small.
+    RequestError
+        What is asked for cannot be met, as far as metadata tell: k, h or an option out of range, a
+        factor of a table of another shape, a budget too small.
     """
     check_solver(solver)
     k, h = as_whole("k", k), as_whole("h", h)

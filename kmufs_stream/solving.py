@@ -29,9 +29,24 @@ from kmufs_stream.solvers import (
 
 @dataclass(frozen=True)
 class AdmmOptions:
-    """Parameters of the ADMM; see :func:`kmufs_stream.solvers.admm`.
+    """Parameters of the ADMM, the solver ``admm``.
 
-    Raises RequestError for those with which it is not defined.
+    Parameters
+    ----------
+    mu0, mu_max : float, optional
+        First and last penalty, in the scale of A = P_k (S_k^2 / n) P_k^T; by default 1e-6 and 1e3
+        times its largest eigenvalue.
+    rho : float, default 1.05
+        Growth of the penalty per iteration, 1 or more.
+    max_iter : int, default 3000
+        Most iterations.
+    patience : int, default 30
+        Stop when the chosen features have not changed for so many iterations.
+
+    Raises
+    ------
+    RequestError
+        Values with which the ADMM is not defined.
     """
 
     mu0: float | None = None

@@ -77,10 +77,18 @@ class Sweep:
 
     Attributes
     ----------
-    suggested_k : how many clusters the spectrum speaks for.
-    suggested_h : (k, solver) to the h at the knee of what is explained, or None without a knee.
-    usable : features that could be chosen.
-    passes : reads of the data that it took: 0 from a factor.
+    trials : tuple of Trial
+        One for each k, solver and h, and a row of ``table()``.
+    suggested_k : KSuggestion
+        How many clusters the spectrum speaks for.
+    suggested_h : dict of (int, str) to int or None
+        By k and solver, the h at the knee of what is explained; None without a knee.
+    usable : int
+        Features that could be chosen.
+    passes : int
+        Reads of the data that it took: 0 from a factor.
+    seconds : float
+        Wall-clock seconds.
     """
 
     trials: tuple[Trial, ...]
@@ -145,18 +153,33 @@ def sweep(
 
     Parameters
     ----------
-    data : a Factor, or where one is stored: nothing is read then; or whatever
+    data : Factor, or path, address, Zarr store or array, table in memory, or Matrix
+        A factor, or where one is stored: nothing is read then; or whatever
         :func:`kmufs_stream.open_matrix` opens, which is decomposed once.
-    k : numbers of clusters; by default the one that the spectrum suggests.
-    h : numbers of features; by default a dozen, up to 300, each larger by the same factor.
-    solvers, options : see :func:`kmufs_stream.select`.
-    method, lanczos, screening, memory, threads, precision, storage_options : see
-        :func:`kmufs_stream.decompose`; of a factor only the last has a meaning.
+    k : int or sequence of int, optional
+        Numbers of clusters; by default the one that the spectrum suggests.
+    h : int or sequence of int, optional
+        Numbers of features; by default a dozen, up to 300, each larger by the same factor.
+    solvers : str or sequence of str, default 'admm'
+        Names of solvers; see :func:`kmufs_stream.select`.
+    options : AdmmOptions, optional
+        Parameters of the ADMM.
+    method, lanczos, screening, memory, threads, precision, storage_options
+        See :func:`kmufs_stream.decompose`; of a factor only the last has a meaning.
+    progress : callable, optional
+        Told of what happens; see :func:`kmufs_stream.select`.
+
+    Returns
+    -------
+    Sweep
+        All trials, and which k and h they suggest.
 
     Raises
     ------
-    RequestError : what is asked for cannot be met.
-    BrokenError : a chunk is missing or cannot be read.
+    RequestError
+        What is asked for cannot be met.
+    BrokenError
+        A chunk is missing or cannot be read.
     """
     began = time.perf_counter()
     solvers = [solvers] if isinstance(solvers, str) else solvers

@@ -64,24 +64,35 @@ def update(
 
     Parameters
     ----------
-    factor : one made by ``gram``, or where it is stored.
-    data : (m, p), whatever :func:`kmufs_stream.open_matrix` opens, with the same features: in any
+    factor : Factor, path, address or Zarr store
+        One made by ``gram``, or where it is stored.
+    data : path, address, Zarr store or array, table in memory, or Matrix
+        (m, p), whatever :func:`kmufs_stream.open_matrix` opens, with the same features: in any
         order where labels name them. The factor's transforms, features that take part, and what
         becomes of missing values and rare features are those of the new rows too; so is its dtype,
         to which floating point is rounded, and where in the data the table is.
-    out, overwrite : where to store the result; see :func:`kmufs_stream.save_factor`.
-    memory, threads, storage_options, command : see :func:`kmufs_stream.decompose`.
+    out, overwrite
+        Where to store the result; see :func:`kmufs_stream.save_factor`.
+    memory, threads, storage_options, command, progress
+        See :func:`kmufs_stream.decompose`.
 
-    Equal, to rounding, to the factor of all rows together; its row sample holds the same rows.
+    Returns
+    -------
+    Factor
+        Equal, to rounding, to the factor of all rows together; its row sample holds the same rows.
 
     Raises
     ------
-    RequestError : a factor without its Gram matrix, other features, numbers that the factor's
-        dtype does not hold, rows that are in it already (of part of them as far as samples show),
-        or before which a feature was left out that has to take part with them; whatever
+    RequestError
+        A factor without its Gram matrix, other features, numbers that the factor's dtype does not
+        hold, rows that are in it already (of part of them as far as samples show), or before which
+        a feature was left out that has to take part with them; whatever
         :func:`kmufs_stream.decompose` refuses.
-    BrokenError : a chunk is missing or cannot be read.
+    BrokenError
+        A chunk is missing or cannot be read.
 
+    Notes
+    -----
     Reads ``data`` once, the older rows never. O(m p^2 + p^3).
     """
     matrix = open_like(factor, data, storage_options=storage_options)

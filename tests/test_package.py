@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import inspect
 import json
@@ -64,6 +65,35 @@ def test_every_public_name_is_there_and_explained(name: str) -> None:
             inspect.isroutine(value) or isinstance(value, property)
         ):
             assert inspect.getdoc(getattr(thing, attribute)), attribute
+
+
+def sections(thing: object) -> dict[str, dict[str, str]]:
+    """The sections of a numpydoc docstring: the names that each explains, and how."""
+    parts = re.split(r"^(\w[\w ]+)\n-{3,}\n", inspect.getdoc(thing) or "", flags=re.M)
+    found: dict[str, dict[str, str]] = {}
+    for heading, text in zip(parts[1::2], parts[2::2], strict=True):
+        entries = re.findall(r"^(\S.*)\n((?:(?: .*)?\n)*)", text + "\n", re.M)
+        found[heading] = {
+            name: how.strip()
+            for header, how in entries
+            for name in header.partition(" : ")[0].split(", ")
+        }
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(kmufs_stream.__all__) - {"__version__"}))
+def test_docstrings_say_what_each_parameter_is(name: str) -> None:
+    thing = getattr(kmufs_stream, name)
+    said = sections(thing)
+    if inspect.isfunction(thing):
+        assert said["Parameters"].keys() == inspect.signature(thing).parameters.keys()
+        assert "RequestError" in said["Raises"]
+        assert "Returns" in said or inspect.signature(thing).return_annotation == "None"
+    elif dataclasses.is_dataclass(thing):
+        explained = said.get("Attributes", {}) | said.get("Parameters", {})
+        assert explained.keys() == {field.name for field in dataclasses.fields(thing)}
+    texts = [said.get(part, {}) for part in ("Parameters", "Attributes", "Raises")]
+    assert all(text for part in texts for text in part.values())
 
 
 def test_whatever_is_shown_takes_a_line_and_may_be_compared(tmp_path: Path) -> None:

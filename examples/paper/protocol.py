@@ -105,7 +105,9 @@ def methods(data: Labelled, scale: Scale) -> dict[str, Callable[[], Iterator[Cho
         for lambda_, gamma in product(grid, grid):
             yield projected(lambda_, gamma)
 
-    def solver(name: str, options: AdmmOptions | None = None) -> Callable[[], Iterator[Choice]]:
+    def solver(
+        name: SolverName, options: AdmmOptions | None = None
+    ) -> Callable[[], Iterator[Choice]]:
         return lambda: iter([by_solver(data, name, options)])
 
     def variance() -> Iterator[Choice]:

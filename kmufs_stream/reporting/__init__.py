@@ -26,12 +26,16 @@ OTHER_IMAGES = (".bmp", ".eps", ".gif", ".jpeg", ".jpg", ".pdf", ".svg", ".tif",
 
 @dataclass(frozen=True)
 class Report:
-    """What was written.
+    """What :func:`kmufs_stream.report` wrote.
 
     Attributes
     ----------
-    output : the page.
-    images : the PNG files, in the order of the page.
+    output : path
+        The page.
+    images : tuple of path
+        The PNG files, in the order of the page.
+    results, sweeps : int
+        How many of each it shows.
     """
 
     output: Path
@@ -68,19 +72,34 @@ def report(
 
     Parameters
     ----------
-    results : what :func:`kmufs_stream.select` wrote, and tables of sweeps (.csv, .json).
-    out : HTML file to write; it loads nothing from elsewhere.
-    png : a name that ends in .png takes all figures as one image; any other is a folder with an
-        image for each, made if it is not there.
-    overwrite : replace files that exist.
-    storage_options : for fsspec, where results lie in an object store.
-    command : the command line that asks for this, to be shown.
+    results : path, address or Zarr store, or a sequence of these
+        What :func:`kmufs_stream.select` wrote, and tables of sweeps (.csv, .json).
+    out : path
+        HTML file to write; it loads nothing from elsewhere.
+    png : path, optional
+        A name that ends in .png takes all figures as one image; any other is a folder with an image
+        for each, made if it is not there.
+    overwrite : bool, default False
+        Replace files that exist.
+    storage_options : mapping, optional
+        For fsspec, where results lie in an object store.
+    command : str, optional
+        The command line that asks for this, to be shown.
+
+    Returns
+    -------
+    Report
+        What was written.
 
     Raises
     ------
-    RequestError : not a selection or sweep, files that exist, Matplotlib or Jinja2 missing.
-    BrokenError : writing failed.
+    RequestError
+        Not a selection or sweep, files that exist, Matplotlib or Jinja2 missing.
+    BrokenError
+        Writing failed.
 
+    Notes
+    -----
     At most 2000 rows of each result are read, whatever it holds.
     """
     if missing := lacking():

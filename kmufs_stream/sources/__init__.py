@@ -54,34 +54,55 @@ def open_matrix(
 
     Parameters
     ----------
-    data : path of a Zarr store (a folder, or zipped) or an AnnData file (``.h5ad``), or the address
-        of a Zarr store (``s3://bucket/data.zarr``, or whatever fsspec knows), or a Zarr ``Store``
-        or ``Array``, ``xarray.Dataset`` or ``DataArray``, Dask or NumPy array, of bool, integer or
-        floating-point dtype. A Matrix is taken as it is.
-    variable, group : which variable of the store, and in which of its groups.
-    sample_dims, feature_dims : name the dimensions of the one or the other, several of which are
-        stacked in the order given; the rest are the others. Needed for three and more; of two,
-        the first holds the samples.
-    features_from_variables : the variables of a dataset, along the same dimensions, are the
-        features.
-    layer, raw : of an AnnData store, a layer, or the X of its raw, instead of its X.
-    feature_labels : the coordinate (in AnnData: the column of var) that names the features.
-    transform : ``log1p``, ``normalise-rows`` (each row to a sum of 10000) or
-        ``normalise-rows:TOTAL``; several are applied in this order, as values are read.
-    fill_missing_chunks : take chunks that the store does not hold for its fill value, instead of
-        raising BrokenError when the data are used.
-    retries : how often a chunk whose reading fails for the moment is asked for again, after
-        longer and longer waits.
-    features, exclude_features : labels, shell patterns on labels, or ``@FILE`` of labels, one a
-        line, of the features that take part, or do not.
-    where : a condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`, but
-        without attributes and calls; or the name of a boolean one.
-    storage_options : for fsspec, where ``data`` is an address.
+    data : path, address, Zarr store or array, table in memory, or Matrix
+        Path of a Zarr store (a folder, or zipped) or an AnnData file (``.h5ad``), or the address of
+        a Zarr store (``s3://bucket/data.zarr``, or whatever fsspec knows), or a Zarr ``Store`` or
+        ``Array``, ``xarray.Dataset`` or ``DataArray``, ``pandas.DataFrame``, Dask or NumPy array,
+        of bool, integer or floating-point dtype. A Matrix is taken as it is.
+    variable : str, optional
+        Which variable of the store; needed where it holds several.
+    group : str, optional
+        In which of its groups.
+    sample_dims, feature_dims : str or sequence of str, optional
+        Name the dimensions of the one or the other, several of which are stacked in the order
+        given; the rest are the others. Needed for three and more; of two, the first holds the
+        samples.
+    features_from_variables : bool, default False
+        The variables of a dataset, along the same dimensions, are the features.
+    layer : str, optional
+        Of an AnnData store, a layer instead of its X.
+    raw : bool, default False
+        Of an AnnData store, the X of its raw instead of its X.
+    feature_labels : str, optional
+        The coordinate (in AnnData: the column of var) that names the features.
+    transform : str or sequence of str, optional
+        ``log1p``, ``normalise-rows`` (each row to a sum of 10000) or ``normalise-rows:TOTAL``;
+        several are applied in this order, as values are read.
+    fill_missing_chunks : bool, default False
+        Take chunks that the store does not hold for its fill value, instead of raising BrokenError
+        when the data are used.
+    retries : int, default 5
+        How often a chunk whose reading fails for the moment is asked for again, after longer and
+        longer waits.
+    features, exclude_features : str or sequence of str, optional
+        Labels, shell patterns on labels, or ``@FILE`` of labels, one a line, of the features that
+        take part, or do not.
+    where : str, optional
+        A condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`, but without
+        attributes and calls; or the name of a boolean one.
+    storage_options : mapping, optional
+        For fsspec, where ``data`` is an address.
+
+    Returns
+    -------
+    Matrix
+        The table, its labels and coordinates.
 
     Raises
     ------
-    RequestError : not found, not Zarr, damaged metadata, no array of real numbers, unknown or
-        ambiguous variable, group or dimension, a pattern or condition that nothing meets.
+    RequestError
+        Not found, not Zarr, damaged metadata, no array of real numbers, unknown or ambiguous
+        variable, group or dimension, a pattern or condition that nothing meets.
     """
     if retries < 0:
         raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")

@@ -89,41 +89,72 @@ def _fullest(indptr: NDArray[np.int64], rows: int) -> int:
 class Matrix:
     """A samples x features matrix of numbers, its labels and coordinates, not yet read.
 
+    :func:`kmufs_stream.open_matrix` makes it.
+
     Attributes
     ----------
-    rows : reader of the values.
-    shape : (n, p), samples and features.
-    dtype : dtype of the values that ``rows.read`` yields.
-    stored_dtype : dtype that ``rows.take`` yields, the one on disk.
-    chunk_rows, chunk_columns : the smallest piece that can be decoded alone.
-    shard_rows : rows of the smallest piece that can be written alone (``chunk_rows`` unsharded).
-    name : the data variable's name.
-    sample_dim, feature_dim : dimension names.
-    transposed : the store holds features x samples.
-    frame : coordinates, and attributes of the whole, encoded as they are stored.
-    attrs : attributes of the data variable, encoded as they are stored.
-    labels : (p,) names of the features, or None.
-    source : where the data is, for people.
-    zarr_format : 2 or 3, the format of the store; 3 for arrays open in Python.
-    in_memory : reading copies nothing.
-    encoded : values, coordinates and attributes stand as a store encodes them (CF).
-    inventory : lists what identifies the stored data beyond its shape (metadata and chunks);
-        raises BrokenError if stored pieces are missing. May take a while on a large store.
-    chunk_cells : numbers in the smallest piece that can be decoded alone; 0 for
-        ``chunk_rows * chunk_columns``.
-    stacked : rows are put together from an array of more dimensions, or from some of the rows,
-        which takes a copy.
-    guessed : nobody said which dimension holds the samples.
-    asked : source indices, ascending, of the features that take part; None for all.
-    sparsity : of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
-    held_bytes : memory that the source itself takes, while open or once it is read.
-    transforms : what ``rows.read`` has applied to the stored values, in this order.
-    where : the condition that its samples meet, where one was asked for.
-    feature_table : where an AnnData store keeps what it knows of the features.
-    place : of the store that holds the data, or None.
-    beside : variables beside the data that lie along the samples, as coordinates; encoded as
-        ``frame`` is, and lazy.
-    located : what was said of where in the data the table is: those parameters of
+    rows : Rows
+        Reader of the values.
+    shape : (int, int)
+        (n, p), samples and features.
+    dtype : numpy.dtype
+        Of the values that ``rows.read`` yields.
+    stored_dtype : numpy.dtype
+        Of those that ``rows.take`` yields, the one on disk.
+    chunk_rows, chunk_columns : int
+        The smallest piece that can be decoded alone.
+    shard_rows : int
+        Rows of the smallest piece that can be written alone (``chunk_rows`` unsharded).
+    name : str
+        The data variable's name.
+    sample_dim, feature_dim : str
+        Dimension names.
+    transposed : bool
+        The store holds features x samples.
+    frame : xarray.Dataset
+        Coordinates, and attributes of the whole, encoded as they are stored.
+    attrs : dict
+        Attributes of the data variable, encoded as they are stored.
+    labels : array, shape (p,), or None
+        Names of the features.
+    source : str
+        Where the data is, for people.
+    zarr_format : int
+        2 or 3, the format of the store; 3 for arrays open in Python.
+    in_memory : bool
+        Reading copies nothing.
+    encoded : bool
+        Values, coordinates and attributes stand as a store encodes them (CF).
+    inventory : callable
+        Lists what identifies the stored data beyond its shape (metadata and chunks); raises
+        BrokenError if stored pieces are missing. May take a while on a large store.
+    chunk_cells : int
+        Numbers in the smallest piece that can be decoded alone; 0 for ``chunk_rows *
+        chunk_columns``.
+    stacked : bool
+        Rows are put together from an array of more dimensions, or from some of the rows, which
+        takes a copy.
+    guessed : bool
+        Nobody said which dimension holds the samples.
+    asked : int64 array or None
+        Source indices, ascending, of the features that take part; None for all.
+    sparsity : Sparsity or None
+        Of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
+    held_bytes : int
+        Memory that the source itself takes, while open or once it is read.
+    transforms : tuple of str
+        What ``rows.read`` has applied to the stored values, in this order.
+    where : str
+        The condition that its samples meet, where one was asked for.
+    feature_table : str or None
+        Where an AnnData store keeps what it knows of the features.
+    place : path, address, Zarr store or None
+        Of the store that holds the data.
+    beside : xarray.Dataset
+        Variables beside the data that lie along the samples, as coordinates; encoded as ``frame``
+        is, and lazy.
+    located : dict
+        What was said of where in the data the table is: those parameters of
         :func:`kmufs_stream.open_matrix` that were given, as plain JSON types.
     """
 

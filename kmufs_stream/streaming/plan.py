@@ -37,16 +37,44 @@ GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
 class Plan:
     """How a factor is computed and a subset written, with its predicted peak memory.
 
+    :func:`kmufs_stream.plan_selection` makes it.
+
     Attributes
     ----------
-    reads : passes over the data for the factor, at most.
-    cached_rows : rows that stay in memory between reads.
-    peak : upper bound of the process's resident bytes: the largest of ``stages``.
-    stages : bytes by stage, baseline included.
-    rejected : per method that does not run, why.
-    concessions : what was given up to fit the budget.
-    cluster : the workers that read, ``threads`` at a time in each; None for this process.
-    worker_peak : upper bound of a worker's resident bytes; 0 without a cluster.
+    table : Table
+        The facts about the data that it follows from.
+    method : str
+        ``gram``, ``lanczos`` or ``tsqr``; ``factor`` where one is at hand.
+    precision : {'float32', 'float64'}
+        Of the products of blocks.
+    block_rows : int
+        Rows that a task reads at a time.
+    blocks_per_partition : int
+        Blocks that are folded where they are read, one after another.
+    threads : int
+        Tasks side by side, in each worker where there are any.
+    budget : int
+        Bytes of memory that may be used.
+    peak : int
+        Upper bound of the process's resident bytes: the largest of ``stages``.
+    stages : dict of str to int
+        Bytes by stage, the interpreter's own included.
+    reads : int
+        Passes over the data for the factor, at most.
+    cached_rows : int
+        Rows that stay in memory between reads.
+    output_bytes : int
+        Bytes of the selected columns, decoded; 0 where none are copied.
+    output_chunk_rows : int
+        Rows of a chunk of these.
+    rejected : dict of str to str
+        Per method that does not run, why.
+    concessions : tuple of str
+        What was given up to fit the budget.
+    cluster : ClusterSize or None
+        The workers that read; None for this process.
+    worker_peak : int
+        Upper bound of a worker's resident bytes; 0 without a cluster.
     """
 
     table: Table
