@@ -18,10 +18,11 @@ WRITTEN = "format format_version version command created"
 ATTRIBUTES = {
     FACTOR: "checksum excluded fingerprint k last_change located method passes precision samples "
     "score_error screening settled",
-    SELECTION: "ambiguous converged excluded_constant features fingerprint h iterations k kept "
-    "located method min_nonzero min_std missing missing_values objective optimum passes precision "
-    "samples samples_dropped score_error settled solver solver_max_iter solver_mu0 solver_mu_max "
-    "solver_objective solver_patience solver_rho source tied_components transforms variable where",
+    SELECTION: "ambiguous at_noise beyond_noise converged excluded_constant features fingerprint h "
+    "iterations k kept located method min_nonzero min_std missing missing_values "
+    "objective optimum passes precision samples samples_dropped score_error settled "
+    "solver solver_max_iter solver_mu0 solver_mu_max solver_objective solver_patience "
+    "solver_rho source tied_components transforms variable where",
     APPLICATION: "h k located matched selection solver source transforms where",
 }
 ARRAYS = {

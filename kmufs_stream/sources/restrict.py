@@ -96,7 +96,6 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
 
 def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces."""
-    frame, n = matrix.frame, matrix.shape[0]
     along = _along(matrix)
     kept = []
     try:
@@ -104,22 +103,8 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
         unknown = [name for name in asked.names.values() if name not in along]
         if unknown:
             raise ValueError(f"the samples have no coordinate {unknown[0]}")
-        for start in range(0, n, COORDINATE_ROWS):
-            rows: dict[str, Any] = {}
-            for name in asked.names.values():
-                with coordinates_read(matrix.source):
-                    stored = frame[name].variable[start : start + COORDINATE_ROWS].load()
-                piece = xr.Dataset({"c": stored})
-                try:
-                    values = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
-                except ValueError as error:
-                    raise ValueError(
-                        f"the coordinate {name} cannot be read as times: {error}"
-                    ) from error
-                if values.dtype == object and hasattr(values[0], "calendar"):
-                    # Times of other calendars, which pandas compares with no text.
-                    values = np.array([plain(value) for value in values], dtype=object)
-                rows[name] = values
+        for start in range(0, matrix.shape[0], COORDINATE_ROWS):
+            rows = {name: _values(matrix, name, start) for name in asked.names.values()}
             kept.append(np.flatnonzero(asked.met(rows)) + start)
     except KmufsError:
         raise
@@ -139,6 +124,21 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             f"The coordinates of the samples are {', '.join(along) or 'none'}.",
         )
     return index
+
+
+def _values(matrix: Matrix, name: str, start: int) -> NDArray[Any]:
+    """Those of a coordinate from one sample on, as they are compared."""
+    with coordinates_read(matrix.source):
+        stored = matrix.frame[name].variable[start : start + COORDINATE_ROWS].load()
+    piece = xr.Dataset({"c": stored})
+    try:
+        values: NDArray[Any] = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
+    except ValueError as error:
+        raise ValueError(f"the coordinate {name} cannot be read as times: {error}") from error
+    if values.dtype == object and hasattr(values[0], "calendar"):
+        # Times of other calendars, which pandas compares with no text.
+        return np.array([plain(value) for value in values], dtype=object)
+    return values
 
 
 def unknown_names(matrix: Matrix, condition: str) -> list[str]:
