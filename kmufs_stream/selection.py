@@ -337,6 +337,8 @@ def plan_selection(
     matrix = open_like(factor, data, storage_options=storage_options)
     if factor is not None and not isinstance(factor, Factor):
         factor = load_factor(factor, storage_options=storage_options)
+    if factor is not None:
+        matrix = as_decomposed(factor, matrix)
     n, p = matrix.shape[0], matrix.width
     check_h(h, p)
     sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)

@@ -14,16 +14,16 @@ from helpers import planted, write_bare
 from kmufs_stream import AdmmOptions, apply, decompose, select
 from kmufs_stream.provenance import APPLICATION, FACTOR, FORMAT_VERSIONS, SELECTION
 
-WRITTEN = "format format_version version command created"
+WRITTEN = "format format_version version command created source where located"
 ATTRIBUTES = {
-    FACTOR: "checksum excluded fingerprint k last_change located method passes precision samples "
+    FACTOR: "checksum excluded fingerprint k last_change method passes precision samples "
     "score_error screening settled",
     SELECTION: "ambiguous at_noise beyond_noise converged excluded_constant features fingerprint h "
-    "iterations k kept located method min_nonzero min_std missing missing_values "
-    "objective optimum passes precision samples samples_dropped score_error settled "
-    "solver solver_max_iter solver_mu0 solver_mu_max solver_objective solver_patience "
-    "solver_rho source tied_components transforms variable where",
-    APPLICATION: "h k located matched selection solver source transforms where",
+    "iterations k kept method min_nonzero min_std missing missing_values objective "
+    "optimum passes precision samples samples_dropped score_error settled solver "
+    "solver_max_iter solver_mu0 solver_mu_max solver_objective solver_patience solver_rho "
+    "tied_components transforms variable",
+    APPLICATION: "h k matched selection solver transforms",
 }
 ARRAYS = {
     FACTOR: "components correlation dropped mean missing residuals sample sample_index "

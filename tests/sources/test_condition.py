@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import xarray as xr
 import zarr
 from helpers import planted
 
-from kmufs_stream import RequestError, evaluate, open_matrix, select
+from kmufs_stream import RequestError, decompose, evaluate, open_matrix, select
 from kmufs_stream.sources.condition import parsed
 
 KIND = np.array(["x", "y", "z", "q`", "it's"], dtype=object)
@@ -96,6 +97,9 @@ def test_a_result_runs_no_code_of_who_wrote_it(
     with pytest.raises(RequestError, match="is a call") as caught:
         evaluate("d.sel.zarr", data="d.zarr")
     assert caught.value.code == "wrong_data"
+    told = replace(decompose("d.zarr", 2), where=EXPLOIT)
+    with pytest.raises(RequestError, match="is a call"):
+        select("d.zarr", 2, 3, factor=told)
     with pytest.raises(RequestError, match="is a call"):
         open_matrix("d.zarr", where=EXPLOIT)
     assert not Path(NOT_GIVEN).exists()
