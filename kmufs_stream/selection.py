@@ -23,10 +23,11 @@ from kmufs_stream.noise import beyond_noise
 from kmufs_stream.opening import as_decomposed, open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, place_of
-from kmufs_stream.planning import LanczosOptions, plan_for
+from kmufs_stream.planning import plan_for
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import origin
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
+from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.solving import SOLVERS, AdmmOptions, check_h, check_solver, solve, stage_of
@@ -219,7 +220,7 @@ def _select(
     selected = factor.features.usable[solution.selected]
     labels = None if matrix.labels is None else [plain(x) for x in matrix.labels[selected]]
     parameters: dict[str, float | int] = {}
-    if solver == "admm":
+    if SOLVERS[solver].takes_options:
         parameters = {name: v for name, v in vars(options).items() if v is not None}
 
     result = Selection(
@@ -290,7 +291,7 @@ def plan_selection(
     sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)
     demand = Demand(
         h=h,
-        solver_bytes=SOLVERS[solver](p, k, h, sampled),
+        solver_bytes=SOLVERS[solver].memory(p, k, h, sampled),
         copies=not selection_only,
         method=method,
         memory=memory,

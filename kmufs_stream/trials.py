@@ -26,9 +26,9 @@ from kmufs_stream.measures import mean_correlation
 from kmufs_stream.noise import beyond_noise
 from kmufs_stream.output import check_file
 from kmufs_stream.places import place_of
-from kmufs_stream.planning import LanczosOptions
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import origin
+from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
 from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores

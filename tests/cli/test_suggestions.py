@@ -13,6 +13,7 @@ from conftest import Run
 from helpers import planted
 
 from kmufs_stream.errors import did_you_mean
+from kmufs_stream.routes import ROUTES
 from kmufs_stream.screening import POLICIES
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming.scaling import Precision
@@ -85,6 +86,7 @@ def test_nothing_is_suggested_where_nothing_is_near() -> None:
 
 def test_the_names_that_are_completed_are_those_that_there_are() -> None:
     assert set(options.SOLVERS) == set(SOLVERS)
+    assert set(options.METHODS) == {"auto", *ROUTES}
     assert set(options.PRECISIONS) == {"auto", *get_args(Precision)}
     assert set(options.MISSING) == set(POLICIES)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 BEST = 10
 WELL_KNOWN = 0.01  # an error of a score
-GREEDY = ("consensus", "css")
 PLANNED = (
     "solver",
     "selection_only",
@@ -317,9 +316,11 @@ def _missing(summary: dict[str, Any]) -> str:
 
 
 def _ending(summary: dict[str, Any]) -> str:
+    from kmufs_stream.solving import is_greedy
+
     if summary["iterations"] == 0:
         return f"{summary['solver']}: closed form"
-    if summary["solver"] in GREEDY:
+    if is_greedy(summary["solver"]):
         return f"{summary['solver']}: one feature after another"
     if summary["converged"]:
         return f"{summary['solver']}: converged after {summary['iterations']} iterations"
