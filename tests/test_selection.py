@@ -173,10 +173,8 @@ def test_plan_computes_nothing() -> None:
     assert plan.output_bytes == 300 * 5 * 8
 
 
-def test_selection_is_the_same_under_any_memory_that_fits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
+@pytest.mark.usefixtures("small_blocks")
+def test_selection_is_the_same_under_any_memory_that_fits() -> None:
     data = da.from_array(X, chunks=(10, 12))
     first = select(data, 3, 5, memory="20GB", threads=4)
     other = select(data, 3, 5, memory=first.plan.peak, threads=4)

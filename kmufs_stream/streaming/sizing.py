@@ -198,14 +198,10 @@ class Sizing:
         self.base = BASELINE + table.held_bytes + demand.held
         self.fixed = {"probe": self.base + probe}
 
-    def live_states(self, threads: int) -> int:
-        """Partition states that are alive at once: being folded, merged, or waiting to be."""
-        return min(2 * self.partitions, 4 * threads + self.partitions.bit_length())
-
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost
         kept = self.base + self.sample + cost.kept
-        states = self.live_states(threads) * cost.state
+        states = live_states(self.partitions, threads) * cost.state
         if self.demand.cluster is not None:
             # The workers hold blocks and states; the last state comes here, pickled.
             return self.fixed | {
@@ -228,7 +224,7 @@ class Sizing:
             return 0
         # Beside the states that tasks make and wait for: those of a run that is being folded, the
         # kernel's constants, and what a state is pickled into.
-        live = self.live_states(cluster.threads) + cluster.threads * RUN.bit_length()
+        live = live_states(self.partitions, cluster.threads) + cluster.threads * RUN.bit_length()
         reading = cluster.threads * self.block + (live + 2) * cost.state
         held = self.table.held_bytes  # the source's own, sent to each
         return WORKER_BASELINE + held + max(reading, cluster.threads * self.copy)
@@ -242,6 +238,11 @@ class Sizing:
 
     def peak(self, threads: int) -> int:
         return max(self.stages(threads).values())
+
+
+def live_states(partitions: int, threads: int) -> int:
+    """Partition states that are alive at once: being folded, merged, or waiting to be."""
+    return min(2 * partitions, 4 * threads + partitions.bit_length())
 
 
 def output_chunk_rows(table: Table, h: int) -> int:

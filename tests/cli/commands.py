@@ -1,20 +1,53 @@
-"""Processes of the command line: as it is typed, or so slow that something can happen meanwhile."""
+"""What a command leaves, and processes of the command line.
+
+As it is typed, or so slow that something can happen meanwhile.
+"""
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from helpers import SMALL_BLOCK
 from processes import Begun, until
 
 from kmufs_stream import reader, selection
 from kmufs_stream.sources.store import StoredRows
 from kmufs_stream.streaming import sizing
 from kmufs_stream_cli import main
+
+
+def _no_constants(name: str) -> Any:
+    raise AssertionError(f"{name} is not JSON")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command left: exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one strict JSON document that stdout holds."""
+        assert self.out.count("\n") == 1
+        return json.loads(self.out, parse_constant=_no_constants)
+
+    def words(self) -> str:
+        """Stdout with its white space evened out."""
+        return " ".join(self.out.split())
+
+
+def ended(process: Begun) -> Run:
+    """What a process leaves at its end."""
+    return Run(process.end(), *process.said())
 
 
 def typed(*arguments: object) -> Begun:
@@ -81,7 +114,7 @@ def _begun(
             gate.wait()
         return solve(*given)
 
-    sizing.BLOCK_BYTES = sizing.LARGE_BLOCK_BYTES = 4000
+    sizing.BLOCK_BYTES = sizing.LARGE_BLOCK_BYTES = SMALL_BLOCK
     reader.CachedRows = lambda rows, limit: rows  # type: ignore[assignment, misc]
     StoredRows._stored = read_slowly  # type: ignore[method-assign]
     selection.solve = solve_slowly

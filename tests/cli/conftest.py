@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
-from commands import Gate, typed
-from helpers import planted, write_bare, write_xarray
-from processes import Begun
+from commands import Gate, Run, ended, typed
+from helpers import contents, planted, write_bare, write_xarray
 
 from kmufs_stream import reader
-from kmufs_stream.streaming import sizing
 from kmufs_stream_cli import main
 from kmufs_stream_cli.app import program
-
-
-def _no_constants(name: str) -> Any:
-    raise AssertionError(f"{name} is not JSON")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a command left: exit code, stdout, stderr."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """The one strict JSON document that stdout holds."""
-        assert self.out.count("\n") == 1
-        return json.loads(self.out, parse_constant=_no_constants)
-
-    def words(self) -> str:
-        """Stdout with its white space evened out."""
-        return " ".join(self.out.split())
-
-
-def ended(process: Begun) -> Run:
-    """What a process leaves at its end."""
-    return Run(process.end(), *process.said())
 
 
 @pytest.fixture
@@ -73,10 +40,10 @@ def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
 
 
 @pytest.fixture
-def here(cli: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+def here(
+    cli: Callable[..., Run], small_blocks: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Run]:
     """Runs the command line in this process, in the partitions of slow ones."""
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
     return cli
 
@@ -129,16 +96,6 @@ def genes(folder: Path) -> Path:
     )
     write_xarray(folder / "genes.zarr", cells, chunks=(50, 14))
     return Path("genes.zarr")
-
-
-def contents(place: Path) -> dict[str, str]:
-    """Every file and folder below a place, files with a digest of what they hold."""
-    return {
-        str(path.relative_to(place)): (
-            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
-        )
-        for path in sorted(place.rglob("*"))
-    }
 
 
 @pytest.fixture

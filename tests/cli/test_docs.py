@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import scipy.io
 import xarray as xr
-from conftest import Run
+from commands import Run
 from helpers import planted, write_bare
 from scipy import sparse
 from sources import anndata_stores as stores

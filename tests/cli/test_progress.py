@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import begun
-from conftest import Run
+from commands import Run, begun
 from helpers import planted, write_bare
 from processes import LIMIT
 from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
-from kmufs_stream.streaming import sizing
 from kmufs_stream_cli.tally import Tally, duration, left_of
 
 Cli = Callable[..., Run]
@@ -182,12 +180,11 @@ def test_a_log_has_the_plan_and_each_stage(cli: Cli, table: Path) -> None:
     assert any(re.match(r"writing: done in .* s, 300 rows", line) for line in lines)
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_a_log_tells_where_a_stage_stands_every_so_often(
     cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kmufs_stream_cli.log.EVERY", 0.001)
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     done = cli("select", rows, "--k", 3, "--h", 5, "--log", "--threads", 1)
     now = (
         r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, reading alone about .*B/s, "

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import Run
+from commands import Run
 from helpers import planted
 
 from kmufs_stream.errors import did_you_mean

@@ -41,7 +41,7 @@ from kmufs_stream import (
 from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.progress import Advanced, Event
 from kmufs_stream.streaming import cluster as cluster_module
-from kmufs_stream.streaming import sizing, versions
+from kmufs_stream.streaming import versions
 from kmufs_stream.streaming import workers as workers_module
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
@@ -51,7 +51,7 @@ from kmufs_stream.streaming.workers import open_workers
 GB = 10**9
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*unclosed.*"),
-    pytest.mark.usefixtures("quick_workers"),
+    pytest.mark.usefixtures("quick_workers", "small_blocks"),
 ]
 
 
@@ -90,12 +90,6 @@ def mortals(quick_workers: None) -> Iterator[Any]:
         distributed.Client(cluster) as client,
     ):
         yield client
-
-
-@pytest.fixture(autouse=True)
-def _many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 8000)
 
 
 @pytest.fixture

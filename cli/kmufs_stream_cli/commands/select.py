@@ -9,7 +9,8 @@ import typer
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.commands.plan import plan_facts
-from kmufs_stream_cli.progress import opened, say, shown
+from kmufs_stream_cli.notices import say
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table, storage_options
 from kmufs_stream_cli.typed import typed
 
