@@ -22,11 +22,12 @@ import distributed
 import numpy as np
 import pytest
 import zarr
-from cluster_rows import Alive, Counting, Killing, Numbers, Slow
+from cluster_rows import Alive, Counting, Killing, Losing, Numbers, Slow
 from helpers import environment, planted, same_bits, write_bare, write_xarray
 from processes import until
 from threadpoolctl import threadpool_info
 from xarray import DataArray
+from zarr.storage import LocalStore
 
 from kmufs_stream import (
     BrokenError,
@@ -41,7 +42,7 @@ from kmufs_stream import (
 from kmufs_stream.allocator import ONE_HEAP
 from kmufs_stream.progress import Advanced, Event
 from kmufs_stream.streaming import cluster as cluster_module
-from kmufs_stream.streaming import versions
+from kmufs_stream.streaming import sizing, versions
 from kmufs_stream.streaming import workers as workers_module
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
@@ -182,6 +183,17 @@ def test_the_subset_is_written_by_the_workers(
     assert contents[0] == contents[1]
     chosen = result.dataset["counts"].transpose("cell", "gene").values
     np.testing.assert_array_equal(chosen, X[:, result.selected])
+
+
+def test_a_chunk_that_a_worker_wrote_and_others_do_not_find(
+    table: Path, tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizing, "OUTPUT_CHUNK_BYTES", 4000)
+    out = Losing(LocalStore(tmp_path / "out.zarr"))
+    with pytest.raises(BrokenError, match=r"Rows \d+\.\.\d+ of the output are not") as caught:
+        select(table, 3, 5, out=out)
+    assert caught.value.code == "output_differs"
+    assert not list((tmp_path / "out.zarr").rglob("zarr.json"))
 
 
 def test_workers_tell_how_long_they_read(client: Any) -> None:
