@@ -19,7 +19,7 @@ PLUMBING = {"allocator", "blas", "errors", "places", "progress", "provenance", "
 BELOW = {
     "sources": PLUMBING,
     "streaming": PLUMBING | {"sources"},
-    "factor": {"errors", "screening", "streaming"},
+    "factor": {"errors", "noise", "screening", "streaming"},
     "routes": {"errors", "screening", "streaming", "factor"},
     "solvers": {"blas"},  # what is below sees no store, and these see no more than arrays
     "solving": PLUMBING | {"factor", "solvers"},
