@@ -5,7 +5,9 @@ As it is typed, or so slow that something can happen meanwhile.
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import runpy
 import sys
 import threading
@@ -48,6 +50,18 @@ class Run:
 def ended(process: Begun) -> Run:
     """What a process leaves at its end."""
     return Run(process.end(), *process.said())
+
+
+@functools.cache
+def documented() -> dict[str, set[str]]:
+    """By command, what docs/output.md says of its --json."""
+    page = (Path(__file__).parents[2] / "docs/output.md").read_text()
+    told: dict[str, set[str]] = {}
+    for section in page.split("\n### ")[1:]:
+        heading, _, text = section.partition("\n")
+        for command in re.findall(r"`(\w+) --json`", heading):
+            told[command] = set(re.findall(r"`(\w+)`", text))
+    return told
 
 
 def typed(*arguments: object) -> Begun:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from commands import Gate, Run, ended, typed
+from commands import Gate, Run, documented, ended, typed
 from helpers import contents, planted, write_bare, write_xarray
 
 from kmufs_stream import reader
@@ -26,7 +26,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Runs the command line in this process; what an error advises has to be possible."""
+    """Runs the command line in this process.
+
+    What an error advises has to be possible, and each key of a --json be told in the docs.
+    """
 
     def run(*arguments: object) -> Run:
         capsys.readouterr()
@@ -34,6 +37,8 @@ def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
         done = Run(code, *capsys.readouterr())
         if code in (1, 2):
             assert unknown_options(str(arguments[0]), done.err or done.out) == set()
+        elif code == 0 and "--json" in arguments:
+            assert done.json().keys() <= documented()[str(arguments[0])]
         return done
 
     return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import shutil
@@ -15,13 +16,14 @@ import pandas as pd
 import pytest
 import scipy.io
 import xarray as xr
-from commands import Run
+from commands import Run, documented
 from helpers import planted, write_bare
 from scipy import sparse
 from sources import anndata_stores as stores
 
 from kmufs_stream.routes import ROUTES
 from kmufs_stream.solving import SOLVERS
+from kmufs_stream_cli.app import COMMANDS
 from kmufs_stream_cli.demo_data import write_digits
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +122,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_none_is_forgotten(page: str, names: Mapping[str, object]) -> None:
     text = (ROOT / page).read_text()
     assert all(f"`{name}`" in text or f"--solver {name}" in text for name in names)
+
+
+def test_every_json_is_told_of() -> None:
+    able = {c.__name__ for c in COMMANDS if "json" in inspect.signature(c).parameters}
+    assert able == documented().keys()
 
 
 def test_every_page_is_reached_from_the_readme() -> None:

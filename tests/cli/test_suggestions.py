@@ -18,7 +18,7 @@ from kmufs_stream.screening import POLICIES
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming.scaling import Precision
 from kmufs_stream_cli import main, options
-from kmufs_stream_cli.app import EXAMPLES
+from kmufs_stream_cli.app import COMMANDS
 
 Cli = Callable[..., Run]
 
@@ -115,9 +115,9 @@ def test_a_shell_completes(
     assert (end.value.code, capsys.readouterr().out.split()) == (0, expected)
 
 
-@pytest.mark.parametrize("command", EXAMPLES)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_a_summary_and_the_examples(cli: Cli, command: Callable[..., None]) -> None:
     shown = " ".join(cli(command.__name__, "--help").out.split())
     assert str(command.__doc__).split("\n\n")[0].strip()[:50] in shown
-    for example in EXAMPLES[command]:
+    for example in COMMANDS[command]:
         assert f"kmufs-stream {example}"[:70] in shown
