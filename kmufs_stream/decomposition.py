@@ -28,7 +28,7 @@ from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import plan_for, problem_of
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
 from kmufs_stream.provenance import origin
-from kmufs_stream.reader import Reader
+from kmufs_stream.reader import Reader, tell_plan
 from kmufs_stream.routes import ROUTES, LanczosOptions
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.sources import Matrix, open_matrix
@@ -180,6 +180,7 @@ def compute_factor(
     """
     _check_samples(matrix)
     n, began = matrix.shape[0], time.perf_counter()
+    tell_plan(plan, progress)
     progress(Started("probing"))
     route, problem = ROUTES[plan.method], problem_of(matrix, k, lanczos_options, screening, h)
     probe = read_probe(matrix)

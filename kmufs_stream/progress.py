@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kmufs_stream.streaming.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -20,12 +24,14 @@ class Planned:
     threads : tasks side by side, in each worker where there are any.
     workers : those of a cluster; 0 for this process.
     dashboard : address of the cluster's dashboard, or nothing.
+    plan : all of it.
     """
 
     budget: int
     threads: int
     workers: int = 0
     dashboard: str = ""
+    plan: Plan | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import plan_for
 from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.provenance import origin
-from kmufs_stream.reader import Reader
+from kmufs_stream.reader import Reader, tell_plan
 from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.routes.gram import gram_kernel, leading_of_gram, state_of
 from kmufs_stream.screening import (
@@ -176,6 +176,7 @@ def _added(
         )
     k = factor.k
     plan = _plan(factor, matrix, memory, threads)
+    tell_plan(plan, progress)
     pieces = digest_of_chunks(matrix)
     belongs = added_rows(factor, matrix, read_probe(matrix))
     scaling = _scaling(before.of_asked(), matrix, plan)

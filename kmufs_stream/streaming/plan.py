@@ -73,7 +73,7 @@ class Plan:
     def resources(self) -> Planned:
         """What the run may take, for whoever watches."""
         workers = 0 if self.cluster is None else self.cluster.workers
-        return Planned(self.budget, self.threads, workers)
+        return Planned(self.budget, self.threads, workers, plan=self)
 
     @property
     def partitions(self) -> list[range]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import pty
 import re
@@ -23,6 +24,8 @@ from processes import LIMIT
 from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
+from kmufs_stream.streaming import plan
+from kmufs_stream.streaming.memory import size
 from kmufs_stream_cli.tally import Tally, duration, left_of
 
 Cli = Callable[..., Run]
@@ -168,12 +171,17 @@ def test_a_pipe_is_told_nothing_unless_asked(
     assert done.json()
 
 
-def test_a_log_has_the_plan_and_each_stage(cli: Cli, table: Path) -> None:
+def test_a_log_has_the_plan_and_each_stage(
+    cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = itertools.count(4_000_000_000, 1_000_000_000)  # changes from look to look
+    monkeypatch.setattr(plan, "available_memory", lambda: next(free))
     done = cli("select", table, "--k", 3, "--h", 5, "--log", "--json")
     assert done.json()["h"] == 5
     lines = done.err.splitlines()
     assert "shape: 300 samples (sample) x 12 features (feature)" in lines
-    assert any(line.startswith("memory: ") and "predicted" in line for line in lines)
+    budget = size(done.json()["budget_bytes"])
+    assert any(re.fullmatch(rf"memory: .* predicted at most, of {budget}", line) for line in lines)
     assert "read 1 of 1: 300 rows" in lines
     assert any(re.match(r"read 1 of 1: done in .* s, 300 rows, .*B/s", line) for line in lines)
     assert any(re.match(r"solving \(admm\): done .* iterations.*objective", x) for x in lines)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kmufs_stream.errors import counted
+from kmufs_stream.progress import Event, Planned
 from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.commands.plan import plan_facts
 from kmufs_stream_cli.notices import say
@@ -19,16 +20,6 @@ if TYPE_CHECKING:
 
 BEST = 10
 WELL_KNOWN = 0.01  # an error of a score
-PLANNED = (
-    "solver",
-    "selection_only",
-    "method",
-    "lanczos",
-    "screening",
-    "memory",
-    "threads",
-    "precision",
-)
 
 
 @on_table
@@ -158,16 +149,17 @@ def run_select(
     matrix: Matrix, k: int, h: int, *, out: str, log: bool, quiet: bool, **asked: Any
 ) -> Selection:
     """Select with the progress shown; ``asked`` are the keywords of kmufs_stream.select."""
-    from kmufs_stream import plan_selection
     from kmufs_stream import select as run
 
-    if log and asked.get("factor") is None:
-        planned = {name: asked[name] for name in PLANNED if name in asked}
-        plan = plan_selection(matrix, k, h, **planned)
-        for name, value in plan_facts(matrix, plan):
-            say(f"{name}: {value}")
     with shown(log=log, quiet=quiet) as progress:
-        return run(matrix, k, h, out=out, command=typed(), progress=progress, **asked)
+
+        def told(event: Event) -> None:
+            if log and isinstance(event, Planned) and event.plan is not None:
+                for name, value in plan_facts(matrix, event.plan):
+                    say(f"{name}: {value}")
+            progress(event)
+
+        return run(matrix, k, h, out=out, command=typed(), progress=told, **asked)
 
 
 def show_selection(result: Selection, stores: list[str] | None = None) -> None:
