@@ -89,6 +89,9 @@ def _fullest(indptr: NDArray[np.int64], rows: int) -> int:
 class Matrix:
     """A samples x features matrix of numbers, its labels and coordinates, not yet read.
 
+    What xarray can hold lazily needs no more than ``replace(open_dataarray(array), source=...,
+    place=..., inventory=...)``: see :func:`kmufs_stream.sources.memory.open_dataarray`.
+
     Attributes
     ----------
     rows : reader of the values.
@@ -100,15 +103,18 @@ class Matrix:
     name : the data variable's name.
     sample_dim, feature_dim : dimension names.
     transposed : the store holds features x samples.
-    frame : coordinates, and attributes of the whole, encoded as they are stored.
-    attrs : attributes of the data variable, encoded as they are stored.
+    frame : coordinates along either dimension, and attributes of the whole; not the values.
+    attrs : attributes of the data variable.
     labels : (p,) names of the features, or None.
     source : where the data is, for people.
     zarr_format : 2 or 3, the format of the store; 3 for arrays open in Python.
-    in_memory : reading copies nothing.
-    encoded : values, coordinates and attributes stand as a store encodes them (CF).
-    inventory : lists what identifies the stored data beyond its shape (metadata and chunks);
-        raises BrokenError if stored pieces are missing. May take a while on a large store.
+    in_memory : the values are in this process's memory, where reading copies nothing; then no
+        cluster reads them, and they are not looked at for changes.
+    encoded : ``take``, ``frame`` and ``attrs`` are as a store encodes them (CF: packed numbers,
+        times as numbers), and a result is written so; else as xarray decodes them.
+    inventory : lists what identifies the stored data beyond its shape: first a text of their
+        metadata, then one for each stored piece, with its size and time. Called before and after
+        reading, to notice changes; raises BrokenError if pieces are missing. May take a while.
     chunk_cells : numbers in the smallest piece that can be decoded alone; 0 for
         ``chunk_rows * chunk_columns``.
     stacked : rows are put together from an array of more dimensions, or from some of the rows,
@@ -120,7 +126,7 @@ class Matrix:
     transforms : what ``rows.read`` has applied to the stored values, in this order.
     where : the condition that its samples meet, where one was asked for.
     feature_table : where an AnnData store keeps what it knows of the features.
-    place : of the store that holds the data, or None.
+    place : of the store that holds the data, which no output may overwrite; None for none.
     beside : variables beside the data that lie along the samples, as coordinates; encoded as
         ``frame`` is, and lazy.
     located : what was said of where in the data the table is: those parameters of
@@ -137,15 +143,15 @@ class Matrix:
     name: str
     sample_dim: str
     feature_dim: str
-    transposed: bool
     frame: xr.Dataset
-    attrs: dict[str, Any]
-    labels: NDArray[Any] | None
     source: str
-    zarr_format: int
-    in_memory: bool
-    encoded: bool
     inventory: Callable[[], list[str]]
+    transposed: bool = False
+    attrs: dict[str, Any] = field(default_factory=dict)
+    labels: NDArray[Any] | None = None
+    zarr_format: int = 3
+    in_memory: bool = False
+    encoded: bool = False
     chunk_cells: int = 0
     stacked: bool = False
     guessed: bool = False
