@@ -21,13 +21,13 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import fsspec
-import zarr.core.sync
 from fsspec.registry import known_implementations
 from upath import UPath
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, WrapperStore, ZipStore
 
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError, did_you_mean, missing_library
+from kmufs_stream.internals import sync
 
 Place: TypeAlias = Path | UPath | Store
 PlaceLike: TypeAlias = str | os.PathLike[str] | UPath | Store
@@ -179,7 +179,7 @@ def _close_connections() -> None:
 
     if _connected:
         with contextlib.suppress(TimeoutError):
-            zarr.core.sync.sync(close_all(), timeout=CLOSED_WITHIN)
+            sync(close_all(), timeout=CLOSED_WITHIN)
 
 
 def is_unlisted(place: UPath | FsspecStore) -> bool:
@@ -226,7 +226,7 @@ def is_there(place: Place) -> bool:
     """Whether anything is there. Raises as ``reached()`` does."""
     with reached(place):
         if isinstance(place, Store):
-            return not zarr.core.sync.sync(place.is_empty(""))
+            return not sync(place.is_empty(""))
         if not isinstance(place, Path) and is_unlisted(place):
             return is_zarr(place)
         return bool(place.exists())

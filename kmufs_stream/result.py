@@ -244,15 +244,15 @@ def feature_columns(result: Selection) -> dict[str, NDArray[Any]]:
 
 def _all_features(result: Selection) -> xr.Dataset:
     features, p = result.factor.features, result.matrix.shape[1]
-    chosen, scores, _ = feature_columns(result).values()
+    columns = feature_columns(result)
     reasons = np.full(p, "", dtype=object)
     for reason, index in features.excluded.items():
         reasons[index] = reason
     dim = free_dim("source_feature", result.matrix)
     every = xr.Dataset(
         {
-            "score": (dim, scores),
-            "selected": (dim, chosen),
+            "score": (dim, columns["kmufs_score"]),
+            "selected": (dim, columns["kmufs_selected"]),
             "excluded": (dim, reasons),
             "mean": (dim, features.mean),
             "std": (dim, features.std),

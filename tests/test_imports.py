@@ -15,7 +15,17 @@ FILES = {
     for base in (ROOT, ROOT / "cli")
     for path in base.glob("kmufs_stream*/**/*.py")
 }
-PLUMBING = {"allocator", "blas", "errors", "places", "progress", "provenance", "version", "zarr_io"}
+PLUMBING = {
+    "allocator",
+    "blas",
+    "errors",
+    "internals",
+    "places",
+    "progress",
+    "provenance",
+    "version",
+    "zarr_io",
+}
 BELOW = {
     "sources": PLUMBING,
     "streaming": PLUMBING | {"sources"},
