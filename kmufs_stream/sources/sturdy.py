@@ -16,7 +16,7 @@ from zarr.storage import FsspecStore, LocalStore
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.internals import StoreInFront
 from kmufs_stream.places import name_of
-from kmufs_stream.sources.lengths import check_filters, checked, through
+from kmufs_stream.sources.chunk_checks import check_filters, checked, through
 
 LOG = logging.getLogger(__name__)
 
