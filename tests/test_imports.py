@@ -1,8 +1,9 @@
-"""Imports run one way: those written in functions too, but for what only types need."""
+"""Imports run one way, those written in functions too; and the map of the modules is true."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -38,6 +39,7 @@ BELOW = {
 
 
 def imported(node: ast.AST) -> Iterator[str]:
+    """Whatever is imported anywhere below, but for what only types need."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ImportFrom) and child.module:
             for name in child.names:
@@ -71,3 +73,10 @@ def test_the_library_knows_nothing_of_the_command_line() -> None:
     for module, names in IMPORTS.items():
         if not module.startswith("kmufs_stream_cli"):
             assert not any(name.startswith("kmufs_stream_cli") for name in names), module
+
+
+def test_the_map_of_the_modules_shows_each_and_no_other() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    shown = page.partition("In `kmufs_stream/`")[2].partition("| to add |")[0]
+    modules = {module.split(".")[1] for module in FILES if module.startswith("kmufs_stream.")}
+    assert set(re.findall(r"`(\w+)/?`", shown)) == modules
