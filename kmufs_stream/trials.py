@@ -27,6 +27,7 @@ from kmufs_stream.noise import beyond_noise
 from kmufs_stream.output import check_file
 from kmufs_stream.places import place_of
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.proposal import Proposal, propose
 from kmufs_stream.provenance import origin
 from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
@@ -91,6 +92,11 @@ class Sweep:
 
     def __repr__(self) -> str:
         return f"<Sweep: {len(self.trials)} trials>"
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The trial to begin with, and why; None where all choose all features."""
+        return propose(self)
 
     def table(self) -> pd.DataFrame:
         """One row per trial; the chosen features as numbers between spaces, and a JSON list."""
