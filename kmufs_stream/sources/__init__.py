@@ -110,13 +110,13 @@ class Within:
     layer: str | None
     raw: bool
 
-    def refuse(self, data: Any) -> None:
-        """Raise RequestError where any of it was said, of data that are one table."""
+    def refuse(self, what: str) -> None:
+        """Raise RequestError where any of it was said of ``what``, which is one table."""
         if any(vars(self).values()):
             raise RequestError(
                 "not_a_store",
                 "variable, group, features_from_variables, layer and raw choose within a store; "
-                f"{type(data).__name__} is not one.",
+                f"{what} is not one.",
                 "Leave them out, or give a path or a store.",
             )
 
@@ -171,15 +171,16 @@ def _open(
             fill_missing_chunks=fill_missing_chunks,
             retries=retries,
         )
+    kind = type(data).__name__
     if isinstance(data, xr.Dataset):
-        replace(within, variable=None, features_from_variables=False).refuse(data)
+        replace(within, variable=None, features_from_variables=False).refuse(kind)
         return open_dataset(
             data,
             variable=within.variable,
             features_from_variables=within.features_from_variables,
             **dims,
         )
-    within.refuse(data)
+    within.refuse(kind)
     if isinstance(data, Matrix):
         if any(dims.values()):
             raise RequestError(
@@ -198,7 +199,7 @@ def _open(
         return open_bare(data, **dims)
     raise RequestError(
         "unknown_source",
-        f"A {type(data).__name__} is not a table that can be opened.",
+        f"A {kind} is not a table that can be opened.",
         "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "
         "DataFrame, or a Dask or NumPy array.",
     )
