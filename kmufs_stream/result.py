@@ -35,11 +35,11 @@ RELATED = 500  # of the selected features, the best, whose correlations are kept
 class Seconds:
     """Wall-clock seconds by stage."""
 
-    read: float
-    factor: float
-    solve: float
-    write: float
-    total: float
+    read: float = 0.0
+    factor: float = 0.0
+    solve: float = 0.0
+    write: float = 0.0
+    total: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,10 +81,10 @@ class Selection:
     factor: Factor
     matrix: Matrix
     plan: Plan
-    passes: int
-    output: Place | None
-    anndata_output: Path | None
-    seconds: Seconds
+    passes: int = 0
+    output: Place | None = None
+    anndata_output: Path | None = None
+    seconds: Seconds = Seconds()
     origin: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
