@@ -23,6 +23,7 @@ from upath import UPath
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 
+from kmufs_stream.address_store import store_of
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.internals import StoreInFront, sync
 from kmufs_stream.places import (
@@ -32,7 +33,6 @@ from kmufs_stream.places import (
     reached,
     refuse_unlisted,
     remove,
-    store_of,
 )
 
 ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # what tells a store comes last

@@ -17,15 +17,8 @@ FILES = {
     for path in base.glob("kmufs_stream*/**/*.py")
 }
 PLUMBING = {
-    "allocator",
-    "blas",
-    "errors",
-    "internals",
-    "places",
-    "progress",
-    "provenance",
-    "version",
-    "zarr_io",
+    *("address_store", "allocator", "blas", "errors", "internals", "places", "progress"),
+    *("provenance", "version", "zarr_io"),
 }
 BELOW = {
     "sources": PLUMBING,
