@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from kmufs_stream.factor import Factor
     from kmufs_stream.factor_store import load_factor, save_factor
     from kmufs_stream.information import info
-    from kmufs_stream.planning import LanczosOptions
     from kmufs_stream.progress import Advanced, Noticed, Planned, Started
     from kmufs_stream.rechunking import Rechunking, rechunk
     from kmufs_stream.reporting import Report, report
     from kmufs_stream.result import Selection
+    from kmufs_stream.routes import LanczosOptions
     from kmufs_stream.screening import Screening
     from kmufs_stream.selection import plan_selection, select
     from kmufs_stream.solving import AdmmOptions
@@ -88,7 +88,7 @@ _HOMES = {
     "Factor": "factor",
     "KMeansUFS": "estimator",
     "KmufsError": "errors",
-    "LanczosOptions": "planning",
+    "LanczosOptions": "routes",
     "Matrix": "sources",
     "Noticed": "progress",
     "Plan": "streaming.plan",

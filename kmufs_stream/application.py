@@ -25,7 +25,7 @@ from kmufs_stream.sources.matrix import plain
 from kmufs_stream.stored import read_selection
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import make_plan
-from kmufs_stream.streaming.sizing import Cost, Demand
+from kmufs_stream.streaming.sizing import Cost, Demand, Way
 from kmufs_stream.subset import subset_frame, write_result
 from kmufs_stream.version import __version__
 
@@ -148,7 +148,7 @@ def apply(
         root["feature_index"].values.astype(np.int64), theirs, every.sizes[dim], matrix, source
     )
     demand = Demand(h=len(columns), copies=True, memory=memory, threads=threads)
-    plan = make_plan(table_of(matrix), {"copy": lambda rows, itemsize: FREE}, demand)
+    plan = make_plan(table_of(matrix), {"copy": Way(lambda rows, itemsize: FREE)}, demand)
     progress(plan.resources)
     chunks = digest_of_chunks(matrix)
     attrs = {

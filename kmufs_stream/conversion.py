@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,11 @@ from kmufs_stream.streaming.plan import parse_memory
 from kmufs_stream.version import __version__
 
 INDEXED = {"csv": open_csv, "parquet": open_parquet}
-ARRAYS = {"npy": open_npy, "mat": open_mat}  # some of which can only be read whole
+ARRAYS: dict[str, Callable[[str, str, int], Incoming]] = {
+    "npy": open_npy,
+    "mat": open_mat,
+    "hdf5": lambda path, inside, budget: open_hdf5(path, inside),  # never read whole
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -235,12 +240,12 @@ def _open(
     wanted: np.dtype[Any] | None,
     budget: int,
 ) -> Incoming:
+    if kind in INDEXED:
+        opened = partial(INDEXED[kind], path, index_column, coordinates, wanted)
+    else:
+        opened = partial(ARRAYS[kind], path, inside, budget)
     try:
-        if kind in INDEXED:
-            return INDEXED[kind](path, index_column, coordinates, wanted)
-        if kind in ARRAYS:
-            return ARRAYS[kind](path, inside, budget)
-        return open_hdf5(path, inside)
+        return opened()
     except (KmufsError, MemoryError):
         raise
     except Exception as error:

@@ -26,30 +26,21 @@ from kmufs_stream.identity import (
 )
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.planning import LanczosOptions, plan_for
+from kmufs_stream.planning import plan_for, problem_of
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
 from kmufs_stream.provenance import origin
-from kmufs_stream.reader import Reader
-from kmufs_stream.routes.gram import leading_of_gram
-from kmufs_stream.routes.lanczos import lanczos
-from kmufs_stream.routes.tsqr import leading_of_triangle
+from kmufs_stream.reader import Reader, tell_plan
+from kmufs_stream.routes import ROUTES, LanczosOptions
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, feature_texts
 from kmufs_stream.streaming.checkpoint import Checkpoint
-from kmufs_stream.streaming.kernels import Gram, Kernel
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import sample_index, sample_size
 from kmufs_stream.streaming.scaling import Scaling, read_probe
 from kmufs_stream.streaming.screened import missing_in
 from kmufs_stream.streaming.sizing import Demand
-from kmufs_stream.streaming.sparse import (
-    CANCELS,
-    Densified,
-    SparseGram,
-    sparse_scaling,
-)
-from kmufs_stream.streaming.tsqr import TSQR, TSQRState
+from kmufs_stream.streaming.sparse import CANCELS, sparse_scaling
 
 CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
 
@@ -215,75 +206,43 @@ def compute_factor(
 
     Whether the data changed meanwhile is for the caller to check, once all that it reads is read.
     """
-    n = matrix.shape[0]
-    if n < 2:
-        raise RequestError(
-            "too_few_samples",
-            f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
-            "Standardising needs at least two; with samples along the other dimension, say "
-            f"--sample-dims {matrix.feature_dim}.",
-        )
-    began = time.perf_counter()
+    _check_samples(matrix)
+    n, began = matrix.shape[0], time.perf_counter()
+    tell_plan(plan, progress)
     progress(Started("probing"))
-    probe: Any = read_probe(matrix)
+    route, problem = ROUTES[plan.method], problem_of(matrix, k, lanczos_options, screening, h)
+    probe = read_probe(matrix)
     belongs = fingerprint(matrix, probe)
     if matrix.asked is not None:
         probe = probe[:, matrix.asked]
-    sparse = matrix.sparsity is not None
-    if sparse and plan.method != "tsqr":  # which densifies, and so can shift
-        scaling = sparse_scaling(probe)
-    else:
-        scaling = Scaling.from_probe(dense(probe), plan.precision)
+    centred = route.centres or not problem.sparse
+    scaling = Scaling.from_probe(dense(probe), plan.precision) if centred else sparse_scaling(probe)
+    complete = None
     if screening.missing == "drop-samples":
         # A feature that varies in the probe may be constant in the samples that are kept.
         scaling = replace(scaling, unsure=np.arange(matrix.width))
-    if checkpoint is not None:
-        checkpoint.claim(
-            identity_of_run(belongs, k, plan, lanczos_options.seed, screening),
-            partial(digest_without, matrix),
-            serves="what has been read serves any --h and --solver"
-            + ("" if plan.method == "lanczos" else ", and any --k"),
-        )
-    complete = None
-    if screening.missing == "drop-samples":
         # A guess at the features that have any value at all.
         complete = missing_in(probe).sum(axis=0) < probe.shape[0]
     del probe
+    if checkpoint is not None:
+        of_k = (k, lanczos_options.seed) if route.of_k else None
+        checkpoint.claim(
+            identity_of_run(belongs, plan, screening, of_k),
+            partial(digest_without, matrix),
+            serves="what has been read serves any --h and --solver"
+            + ("" if route.of_k else ", and any --k"),
+        )
     sampled = sample_index(n, sample_size(n, matrix.shape[1] * matrix.dtype.itemsize))
     reader = Reader(
         matrix, plan, screening, progress, checkpoint, sampled=sampled, complete=complete
     )
-    standardised = reader.standardise
-    # The products of Lanczos are thin: two libraries' threads would only wait for each other.
-    with blas.one_thread() if plan.method == "lanczos" else blas.all_cores():
-        if plan.method == "lanczos":
-            options = vars(lanczos_options)
-            leading = lanczos(
-                reader,
-                scaling,
-                matrix.width,
-                k=k,
-                h=h,
-                standardise=standardised,
-                sparse=sparse,
-                **options,
-            )
-        elif plan.method == "tsqr":
-            state = reader(_qr(scaling, sparse))
-            if screening.missing == "mean" and state.moments.missing.any():
-                # A QR cannot take in afterwards what only this read has shown.
-                mean = standardised(state.moments, scaling, np.ones(matrix.width)).mean
-                scaling = scaling.centred(mean)
-                state = reader(_qr(scaling, sparse))
-            leading = leading_of_triangle(state, scaling, k, standardised)
-        else:
-            gram = SparseGram if sparse else Gram
-            scatter = reader(gram(scaling, note_gaps=screening.missing == "mean"))
-            leading = leading_of_gram(scatter, scaling, k, standardised)
+    # Thin products gain nothing from BLAS's threads: two libraries' would wait for each other.
+    with blas.one_thread() if route.thin else blas.all_cores():
+        leading = route.run(problem, reader, scaling)
     features = leading.features
     if matrix.asked is not None:
         features = features.of_all(matrix.asked, matrix.shape[1])
-    if sparse and plan.method != "tsqr":
+    if not centred:
         check_spread(features, matrix.feature_name)
     found = vars(leading) | {"features": features, "passes": reader.passes}
     factor = Factor(
@@ -305,9 +264,15 @@ def compute_factor(
     return factor, FactorSeconds(reader.seconds, total - reader.seconds)
 
 
-def _qr(scaling: Scaling, sparse: bool) -> Kernel[TSQRState]:
-    kernel = TSQR(scaling)
-    return Densified(kernel) if sparse else kernel
+def _check_samples(matrix: Matrix) -> None:
+    n = matrix.shape[0]
+    if n < 2:
+        raise RequestError(
+            "too_few_samples",
+            f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
+            "Standardising needs at least two; with samples along the other dimension, say "
+            f"--sample-dims {matrix.feature_dim}.",
+        )
 
 
 def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> None:

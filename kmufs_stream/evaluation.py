@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import as_whole, check_k
-from kmufs_stream.kmeans import Clustering, kmeans, kmeans_costs
+from kmufs_stream.kmeans import Clustering, kmeans, kmeans_ways
 from kmufs_stream.measures import (
     Agreement,
     agreement,
@@ -324,8 +324,8 @@ class _Reader:
         n, p = matrix.shape
         # With what the Gram matrix notes of missing values.
         state = 8 * (p + 1) * max(3 * (p + 1) if square else 0, k + 2)
-        costs = kmeans_costs(n, p, k, starts, state=state, kept=4 * n + 4 * state)
-        self.plan: Plan = make_plan(table_of(matrix), costs, Demand(memory=memory, threads=threads))
+        ways = kmeans_ways(n, p, k, starts, state=state, kept=4 * n + 4 * state)
+        self.plan: Plan = make_plan(table_of(matrix), ways, Demand(memory=memory, threads=threads))
         progress(self.plan.resources)
 
     def __call__(self, kernel: Kernel[State], stage: str) -> State:

@@ -21,14 +21,15 @@ PARTS = "parts"  # of a fingerprint: the stores that rows were added from
 SAMPLE_BLOCK = 2**20  # numbers in a block of the row sample
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class RowSample:
     """Rows of the source chosen uniformly by a seeded hash of their numbers.
 
     Attributes
     ----------
     index : (m,) int64, ascending row numbers; rows dropped for missing values are left out.
-    pieces : the rows, some after the others; one once ``values`` have been asked for.
+    pieces : the rows as they were read, some after the others; joined, for good, once ``values``
+        have been asked for: both at a time would take twice the memory.
     """
 
     index: NDArray[np.int64]
@@ -38,7 +39,7 @@ class RowSample:
     def values(self) -> NDArray[Any]:
         """(m, p) the rows, all features, in the source's dtype; what is missing is NaN."""
         if len(self.pieces) > 1:
-            self.pieces.append(stack(self.pieces))
+            self.pieces = [stack(self.pieces)]
         return self.pieces[0]
 
     def runs(self, rows: int, columns: NDArray[np.int64]) -> Iterator[NDArray[Any]]:

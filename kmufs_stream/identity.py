@@ -225,19 +225,18 @@ def check_screening(factor: Factor, screening: Screening | None) -> None:
 
 def identity_of_run(
     belongs: dict[str, str],
-    k: int,
     plan: Plan,
-    seed: int,
     screening: Screening,
+    of_k: tuple[int, int] | None,
 ) -> dict[str, str]:
-    """What the states of a run depend on: the data, and how they are read."""
-    lanczos_only = plan.method == "lanczos"
+    """What the states of a run depend on: the data, how they are read, maybe k and the seed."""
+    k, seed = ("any", "any") if of_k is None else of_k
     return {f"data {what}": value for what, value in belongs.items()} | {
-        "k": str(k) if lanczos_only else "any",
+        "k": str(k),
         "method": plan.method,
         "precision": plan.precision,
         **{name.replace("_", " "): str(value) for name, value in vars(screening).items()},
-        "seed": str(seed) if lanczos_only else "any",
+        "seed": str(seed),
         "rows of a block": str(plan.block_rows),
         "blocks of a partition": str(plan.blocks_per_partition),
     }

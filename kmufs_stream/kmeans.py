@@ -19,7 +19,7 @@ from kmufs_stream.streaming.lloyd import SLAB_ROWS, Lloyd, Standard
 from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import TakeRows, sample_index, sample_size, stack
-from kmufs_stream.streaming.sizing import Cost, Costs
+from kmufs_stream.streaming.sizing import Cost, Way, Ways
 
 Float = NDArray[np.float64]
 
@@ -46,8 +46,8 @@ class Clustering:
     converged: bool
 
 
-def kmeans_costs(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -> Costs:
-    """Memory of the ways to cluster an n x p table, the preferred one first.
+def kmeans_ways(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -> Ways:
+    """The ways to cluster an n x p table, the preferred one first.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def kmeans_costs(n: int, p: int, k: int, starts: int, *, state: int, kept: int) 
         return Cost(step, state + slab, driver, driver, kept, reads=MAX_ITERATIONS)
 
     if 8 * n * p <= IN_MEMORY_BYTES:
-        return {"scikit-learn": in_memory, "lloyd": lloyd}
-    return {"lloyd": lloyd}
+        return {"scikit-learn": Way(in_memory), "lloyd": Way(lloyd)}
+    return {"lloyd": Way(lloyd)}
 
 
 def kmeans(
@@ -87,7 +87,7 @@ def kmeans(
     Parameters
     ----------
     standard : means and standard deviations of the features.
-    plan : made with :func:`kmeans_costs`.
+    plan : made with :func:`kmeans_ways`.
     starts, seed : independent k-means++ starts; the one of least cost is returned.
 
     Where the table does not fit, each start is scikit-learn's K-means on a uniform row sample,

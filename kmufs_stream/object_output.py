@@ -16,16 +16,16 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import psutil
 from upath import UPath
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.core.sync import sync
-from zarr.storage import WrapperStore
 
+from kmufs_stream.address_store import store_of
 from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.internals import StoreInFront, sync
 from kmufs_stream.places import (
     is_there,
     is_zarr,
@@ -33,7 +33,6 @@ from kmufs_stream.places import (
     reached,
     refuse_unlisted,
     remove,
-    store_of,
 )
 
 ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # what tells a store comes last
@@ -45,16 +44,14 @@ class TakenError(RequestError):
     """Somebody else has written, or is writing, the same output."""
 
 
-class RootLast(WrapperStore[Store]):
+class RootLast(StoreInFront):
     """Keeps the metadata of the root back, in ``kept``; all else goes to the store."""
-
-    _supports_sync_io = False  # Zarr's shortcut would pass by what follows
 
     def __init__(self, store: Store, kept: dict[str, Buffer] | None = None) -> None:
         super().__init__(store)
         self.kept: dict[str, Buffer] = {} if kept is None else kept
 
-    def _with_store(self, store: Store) -> RootLast:
+    def over(self, store: Store) -> Self:
         return type(self)(store, self.kept)
 
     async def get(

@@ -7,13 +7,10 @@ Only here is one told from the other by its address.
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import contextlib
 import os
 import re
 import shutil
-import weakref
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path, PurePath, PurePosixPath
@@ -21,24 +18,23 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import fsspec
-import zarr.core.sync
 from fsspec.registry import known_implementations
 from upath import UPath
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, WrapperStore, ZipStore
 
+from kmufs_stream.address_store import AZURE, store_of
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError, did_you_mean, missing_library
+from kmufs_stream.internals import sync
 
 Place: TypeAlias = Path | UPath | Store
 PlaceLike: TypeAlias = str | os.PathLike[str] | UPath | Store
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")  # any of these tells a Zarr node
 USER_INFO = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
-CONTAINER = ("abfs", "abfss", "az")  # abfs://container@account/path names no user
 S3 = ("s3", "s3a")
 CLIENTS = ("botocore", "aiobotocore", "aiohttp", "google", "gcsfs", "azure", "requests")
 OURS = ("use_listings_cache", "max_concurrency")  # storage options that we give
-CLOSED_WITHIN = 5.0  # seconds, for connections at the end
 UNLISTED = frozenset({"http", "https"})  # what there is, and when it changed, nobody tells
 
 
@@ -105,7 +101,7 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
 def _check_address(address: str, protocol: str) -> None:
     """Refuse passwords, which would end up in results and messages, and signed addresses."""
     parts = urlsplit(address)
-    if parts.password or (parts.username and protocol not in CONTAINER):
+    if parts.password or (parts.username and protocol not in AZURE):
         raise RequestError(
             "secret_in_address",
             f"The address {protocol}://...@{parts.hostname}{parts.path} holds credentials.",
@@ -128,58 +124,6 @@ def zarr_root(place: Place) -> Store:
     if isinstance(place, Store):
         return place
     return store_of(place)
-
-
-def store_of(address: UPath) -> FsspecStore:
-    """The Zarr store under an address."""
-    store = AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
-    _keep_from_closing(store.fs)
-    return store
-
-
-class AddressStore(FsspecStore):
-    """What lies under an address. Its connections are closed when the process ends.
-
-    File systems that are used asynchronously, as zarr does, leave that to whoever made them.
-    """
-
-    async def _open(self) -> None:
-        await super()._open()
-        _connected.add(self.fs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_is_open": False}  # another process has connections of its own
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        _keep_from_closing(self.fs)
-
-
-def _keep_from_closing(fs: Any) -> None:
-    """adlfs would close its connections at the end, in a loop that it lacks, and print that."""
-    if fs.protocol[0] not in CONTAINER:
-        return
-    for reference in weakref.getweakrefs(fs):
-        if isinstance(finalizer := reference.__callback__, weakref.finalize):
-            finalizer.atexit = False
-
-
-_connected: set[Any] = set()
-
-
-@atexit.register  # after zarr's own, so that it runs before that ends zarr's loop
-def _close_connections() -> None:
-    async def close(fs: Any) -> None:
-        session = await fs.set_session()
-        await session.close()
-
-    async def close_all() -> None:
-        closing = (close(fs) for fs in _connected if hasattr(fs, "set_session"))
-        await asyncio.gather(*closing, return_exceptions=True)
-
-    if _connected:
-        with contextlib.suppress(TimeoutError):
-            zarr.core.sync.sync(close_all(), timeout=CLOSED_WITHIN)
 
 
 def is_unlisted(place: UPath | FsspecStore) -> bool:
@@ -226,7 +170,7 @@ def is_there(place: Place) -> bool:
     """Whether anything is there. Raises as ``reached()`` does."""
     with reached(place):
         if isinstance(place, Store):
-            return not zarr.core.sync.sync(place.is_empty(""))
+            return not sync(place.is_empty(""))
         if not isinstance(place, Path) and is_unlisted(place):
             return is_zarr(place)
         return bool(place.exists())

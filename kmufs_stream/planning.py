@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor, check_k, components_for
+from kmufs_stream.factor import Factor, check_k
 from kmufs_stream.identity import check_shape
-from kmufs_stream.routes.lanczos import lanczos_bytes, product_block_columns
+from kmufs_stream.routes import ROUTES, LanczosOptions, Problem
 from kmufs_stream.screening import Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.streaming.cluster import active_client, cluster_size
 from kmufs_stream.streaming.plan import Plan, make_plan
-from kmufs_stream.streaming.sizing import Cost, Costs, Demand
-from kmufs_stream.streaming.sparse import gram_update_bytes, slab_rows
+from kmufs_stream.streaming.sizing import Cost, Demand, Way, Ways
 from kmufs_stream.streaming.table import Table
-
-
-@dataclass(frozen=True)
-class LanczosOptions:
-    """When the block Lanczos iteration stops, and its random start.
-
-    Parameters
-    ----------
-    tol : float, default 1e-4
-        A score a_i has settled when neither its last change nor its estimated error is larger.
-    max_passes : int, default 12
-        Most reads of the data.
-    seed : int, default 0
-        Of the random start block.
-
-    Raises
-    ------
-    RequestError
-        Values with which the iteration is not defined.
-    """
-
-    tol: float = 1e-4
-    max_passes: int = 12
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.tol < 1:
-            raise RequestError("bad_option", f"--tol is {self.tol}.", "It must be between 0 and 1.")
-        if self.max_passes < 1:
-            raise RequestError(
-                "bad_option", f"--max-passes is {self.max_passes}.", "It must be at least 1."
-            )
-        if self.seed < 0:
-            raise RequestError("bad_option", f"--seed is {self.seed}.", "It must be 0 or more.")
 
 
 def plan_for(
@@ -64,8 +29,7 @@ def plan_for(
     With a factor at hand nothing is read for it, and the plan's method is ``factor``. Where a
     Dask client is active its workers read, unless the data are in this process's memory.
     """
-    p = matrix.width
-    check_k(k, p)
+    check_k(k, matrix.width)
     table = table_of(matrix, screening)
     client = None if matrix.in_memory else active_client()
     if client is not None:
@@ -73,10 +37,9 @@ def plan_for(
     if factor is not None:
         check_shape(factor, matrix)
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
-        return make_plan(table, {"factor": lambda rows, itemsize: at_hand}, demand)
-    fills = matrix.dtype.kind == "f" and screening.missing == "mean"
-    sparse = matrix.sparsity is not None
-    return make_plan(table, _costs(p, k, lanczos.max_passes, fills, sparse), demand)
+        ways = {"factor": Way(lambda rows, itemsize: at_hand)}
+        return make_plan(table, ways, replace(demand, method="auto"))
+    return make_plan(table, _ways(problem_of(matrix, k, lanczos, screening)), demand)
 
 
 def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
@@ -100,39 +63,28 @@ def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
     )
 
 
-def _costs(p: int, k: int, max_passes: int, fills: bool, sparse: bool) -> Costs:
-    """Memory and reads of the three routes; ``fills``: means may stand in for missing values."""
-    components = 3 * 8 * p * components_for(k, p)
-    square = 8 * (p + 1) ** 2
+def problem_of(
+    matrix: Matrix, k: int, lanczos: LanczosOptions, screening: Screening, h: int | None = None
+) -> Problem:
+    """What a route is to find in a matrix."""
+    return Problem(
+        p=matrix.width,
+        k=k,
+        h=h,
+        sparse=matrix.sparsity is not None,
+        fills=matrix.dtype.kind == "f" and screening.missing == "mean",
+        lanczos=lanczos,
+    )
 
-    def gram(rows: int, itemsize: int) -> Cost:
-        # Finish: the scatter, the correlation matrix, and the copy that LAPACK destroys.
-        product = gram_update_bytes(rows, p) if sparse else p * p * itemsize
-        noted, of_gaps = 0, 0
-        if fills:
-            noted = 2 * square
-            of_gaps = 3 * square if sparse else product + rows * p * itemsize
-        return Cost(
-            square + noted,
-            product + of_gaps,
-            0,
-            3 * square + 2 * noted + components,
-            square + noted + components,
-            reads=1,
+
+def _ways(problem: Problem) -> Ways:
+    """The routes, as plans see them."""
+    return {
+        method: Way(
+            partial(route.cost, problem),
+            passed_over=route.passed_over(problem.p),
+            float64=route.float64,
+            thin=route.thin,
         )
-
-    def tsqr(rows: int, itemsize: int) -> Cost:
-        rows = min(rows, slab_rows(p)) if sparse else rows
-        stacked = 2 * 8 * (rows + p + 1) * (p + 1)
-        stacked += 8 * rows * p if sparse else 0
-        update, finish = stacked + 4 * square, 8 * square + components
-        return Cost(square, update, 0, finish, components, reads=2 if fills else 1)
-
-    def lanczos(rows: int, itemsize: int) -> Cost:
-        size = lanczos_bytes(p, product_block_columns(k), max_passes, rows, itemsize)
-        # Sparse products make the vectors scaled, transposed, and a product to add.
-        update = size.update + (size.state * 3 if sparse else 0)
-        finish = size.driver + components
-        return Cost(size.state, update, size.driver, finish, components, reads=max_passes)
-
-    return {"gram": gram, "tsqr": tsqr, "lanczos": lanczos}
+        for method, route in ROUTES.items()
+    }

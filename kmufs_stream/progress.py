@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kmufs_stream.streaming.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,15 @@ class Planned:
         Those of a cluster; 0 for this process.
     dashboard : str
         Address of the cluster's dashboard, or nothing.
+    plan : Plan or None
+        All of it.
     """
 
     budget: int
     threads: int
     workers: int = 0
     dashboard: str = ""
+    plan: Plan | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

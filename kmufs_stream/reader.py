@@ -25,6 +25,13 @@ from kmufs_stream.streaming.scaling import Scaling
 from kmufs_stream.streaming.screened import Screened, ScreenedState
 
 
+def tell_plan(plan: Plan, progress: Progress) -> None:
+    """Tell what a run may take, and where the cluster that reads shows itself."""
+    client = active_client() if plan.cluster is not None else None
+    dashboard = "" if client is None else str(client.dashboard_link)
+    progress(replace(plan.resources, dashboard=dashboard))
+
+
 class Reader:
     """Reads all rows once for each kernel that it is given; the first read gathers the sample.
 
@@ -51,8 +58,6 @@ class Reader:
         self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
         self.checkpoint = checkpoint
         self.client = active_client() if plan.cluster is not None else None
-        dashboard = "" if self.client is None else str(self.client.dashboard_link)
-        progress(replace(plan.resources, dashboard=dashboard))
         self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
         self.sampled = sampled
         self.pieces: list[NDArray[Any]] = []

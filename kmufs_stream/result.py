@@ -33,11 +33,11 @@ RELATED = 500  # of the selected features, the best, whose correlations are kept
 class Seconds:
     """Wall-clock seconds by stage."""
 
-    read: float
-    factor: float
-    solve: float
-    write: float
-    total: float
+    read: float = 0.0
+    factor: float = 0.0
+    solve: float = 0.0
+    write: float = 0.0
+    total: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,10 +108,10 @@ class Selection:
     factor: Factor
     matrix: Matrix
     plan: Plan
-    passes: int
-    output: Place | None
-    anndata_output: Path | None
-    seconds: Seconds
+    passes: int = 0
+    output: Place | None = None
+    anndata_output: Path | None = None
+    seconds: Seconds = Seconds()
     origin: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -271,15 +271,15 @@ def feature_columns(result: Selection) -> dict[str, NDArray[Any]]:
 
 def _all_features(result: Selection) -> xr.Dataset:
     features, p = result.factor.features, result.matrix.shape[1]
-    chosen, scores, _ = feature_columns(result).values()
+    columns = feature_columns(result)
     reasons = np.full(p, "", dtype=object)
     for reason, index in features.excluded.items():
         reasons[index] = reason
     dim = free_dim("source_feature", result.matrix)
     every = xr.Dataset(
         {
-            "score": (dim, scores),
-            "selected": (dim, chosen),
+            "score": (dim, columns["kmufs_score"]),
+            "selected": (dim, columns["kmufs_selected"]),
             "excluded": (dim, reasons),
             "mean": (dim, features.mean),
             "std": (dim, features.std),

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.anndata_output import check_anndata_output, write_anndata
 from kmufs_stream.choices import MethodName, PrecisionName, SolverName
-from kmufs_stream.decomposition import checkpoint_for, compute_factor, inputs_of
+from kmufs_stream.decomposition import FactorSeconds, checkpoint_for, compute_factor, inputs_of
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
 from kmufs_stream.factor_store import load_factor
@@ -23,18 +22,18 @@ from kmufs_stream.identity import check_belongs, check_screening, check_unchange
 from kmufs_stream.noise import beyond_noise
 from kmufs_stream.opening import as_decomposed, open_like
 from kmufs_stream.output import check_output
-from kmufs_stream.places import Place, PlaceLike, place_of
-from kmufs_stream.planning import LanczosOptions, plan_for
+from kmufs_stream.places import PlaceLike, place_of
+from kmufs_stream.planning import plan_for
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import origin
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
+from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.solving import SOLVERS, AdmmOptions, check_h, check_solver, solve, stage_of
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
-from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.sizing import Demand
@@ -160,76 +159,67 @@ def select(
     made = origin(matrix.source, command)
     with checkpoint_for(
         plan, target, kept_in, resume=resume, about=made, progress=progress
-    ) as kept:
-        return _select(
-            matrix,
-            k,
-            h,
-            plan,
-            solver=solver,
-            options=options,
-            factor=factor,
-            target=target,
-            annotated=annotated,
-            overwrite=overwrite,
-            selection_only=selection_only,
-            wanted=wanted,
-            lanczos=lanczos,
-            screening=screening,
-            checkpoint=kept,
-            made=made,
-            began=began,
-            progress=progress,
+    ) as states:
+        if factor is None:
+            settled = h if wanted is None else None
+            screening = screening or Screening()
+            factor, spent = compute_factor(
+                matrix, k, settled, plan, lanczos, screening, made, progress, states
+            )
+            pieces, passes = factor.fingerprint["chunks"], factor.passes
+            if target is None:  # else it is checked once the columns are copied, too
+                check_unchanged(matrix, pieces)
+        else:
+            pieces, passes = check_belongs(factor, matrix), 0
+            check_screening(factor, screening)
+            check_k(k, len(factor.singular_values), "components in this factor")
+            check_rank(k, factor)
+            progress(plan.resources)
+            spent = FactorSeconds(time.perf_counter() - began, 0.0)
+        solving = time.perf_counter()
+        result = _choose(factor, matrix, k, h, solver, options, wanted, plan, progress)
+        solved = time.perf_counter()
+        result = replace(
+            result, passes=passes, output=target, anndata_output=annotated, origin=made
         )
+        if target is not None:
+            write_result(
+                target,
+                result.matrix,
+                root_of(result, samples=not selection_only),
+                groups_of(result),
+                plan,
+                samples=not selection_only,
+                overwrite=overwrite,
+                verify=partial(check_unchanged, result.matrix, pieces),
+                progress=progress,
+            )
+        if annotated is not None:
+            write_anndata(annotated, result.matrix, feature_columns(result), overwrite=overwrite)
+        wrote = time.perf_counter()
+        seconds = Seconds(
+            read=spent.read,
+            factor=spent.factor,
+            solve=solved - solving,
+            write=wrote - solved,
+            total=wrote - began,
+        )
+        return replace(result, seconds=seconds)
 
 
-def _select(
+def _choose(
+    factor: Factor,
     matrix: Matrix,
     k: int,
     h: int,
-    plan: Plan,
-    *,
     solver: str,
     options: AdmmOptions,
-    factor: Factor | None,
-    target: Place | None,
-    annotated: Path | None,
-    overwrite: bool,
-    selection_only: bool,
     wanted: NDArray[np.int64] | None,
-    lanczos: LanczosOptions,
-    screening: Screening | None,
-    checkpoint: Checkpoint | None,
-    made: dict[str, str],
-    began: float,
+    plan: Plan,
     progress: Progress,
 ) -> Selection:
-    """Run what :func:`select` has planned."""
-    if factor is None:
-        factor, spent = compute_factor(
-            matrix,
-            k,
-            h if wanted is None else None,
-            plan,
-            lanczos,
-            screening or Screening(),
-            made,
-            progress,
-            checkpoint,
-        )
-        pieces = factor.fingerprint["chunks"]
-        if target is None:  # else it is checked once the columns are copied, too
-            check_unchanged(matrix, pieces)
-        read, decomposed, passes = spent.read, spent.factor, factor.passes
-    else:
-        pieces = check_belongs(factor, matrix)
-        check_screening(factor, screening)
-        check_k(k, len(factor.singular_values), "components in this factor")
-        check_rank(k, factor)
-        progress(plan.resources)
-        read, decomposed, passes = time.perf_counter() - began, 0.0, 0
+    """What a solver chooses by a factor, with the ``wanted`` features in it; not yet written."""
     check_h(h, len(factor.features.usable), "usable features")
-    solving = time.perf_counter()
     progress(stage_of(solver, h))
     solution = solve(factor, k, h, solver, options, progress)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
@@ -240,23 +230,20 @@ def _select(
     chosen = scores[solution.selected]
     ranks = np.empty(h, np.int64)
     ranks[ranking(chosen, factor.tie)] = np.arange(1, h + 1)
-    solved = time.perf_counter()
     if len(factor.features.dropped):
         rows = np.delete(np.arange(matrix.shape[0]), factor.features.dropped)
         matrix = keep_samples(matrix, rows)
     selected = factor.features.usable[solution.selected]
-    labels = None if matrix.labels is None else [plain(x) for x in matrix.labels[selected]]
     parameters: dict[str, float | int] = {}
-    if solver == "admm":
+    if SOLVERS[solver].takes_options:
         parameters = {name: v for name, v in vars(options).items() if v is not None}
-
-    result = Selection(
+    return Selection(
         k=k,
         h=h,
         solver=solver,
         parameters=parameters,
         selected=selected,
-        labels=labels,
+        labels=None if matrix.labels is None else [plain(x) for x in matrix.labels[selected]],
         scores=chosen,
         ranks=ranks,
         kept=factor.features.usable[kept],
@@ -271,29 +258,7 @@ def _select(
         factor=factor,
         matrix=matrix,
         plan=plan,
-        passes=passes,
-        output=target,
-        anndata_output=annotated,
-        seconds=Seconds(read, decomposed, solved - solving, 0.0, solved - began),
-        origin=made,
     )
-    if target is not None:
-        write_result(
-            target,
-            matrix,
-            root_of(result, samples=not selection_only),
-            groups_of(result),
-            plan,
-            samples=not selection_only,
-            overwrite=overwrite,
-            verify=partial(check_unchanged, matrix, pieces),
-            progress=progress,
-        )
-    if annotated is not None:
-        write_anndata(annotated, matrix, feature_columns(result), overwrite=overwrite)
-    wrote = time.perf_counter()
-    seconds = replace(result.seconds, write=wrote - solved, total=wrote - began)
-    return replace(result, seconds=seconds)
 
 
 def plan_selection(
@@ -344,7 +309,7 @@ def plan_selection(
     sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)
     demand = Demand(
         h=h,
-        solver_bytes=SOLVERS[solver](p, k, h, sampled),
+        solver_bytes=SOLVERS[solver].memory(p, k, h, sampled),
         copies=not selection_only,
         method=method,
         memory=memory,

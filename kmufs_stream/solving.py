@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kmufs_stream import blas
 from kmufs_stream.errors import RequestError, did_you_mean
@@ -25,6 +27,8 @@ from kmufs_stream.solvers import (
     joint_bytes,
     kept_rows,
 )
+from kmufs_stream.solvers.correlations import Rows
+from kmufs_stream.solvers.solution import Watcher
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,91 @@ class AdmmOptions:
             )
 
 
-SOLVERS: dict[str, Callable[[int, int, int, int], int]] = {
-    "admm": lambda p, k, h, m: admm_bytes(p, k, h),
-    "exact": lambda p, k, h, m: 8 * p * (k + 4),
-    "joint": lambda p, k, h, m: joint_bytes(p, k, h) + _rows_bytes(p, k, h),
-    "css": lambda p, k, h, m: css_bytes(p, k, h) + _rows_bytes(p, k, 1),
-    "consensus": lambda p, k, h, m: consensus_bytes(p, k, m) + _rows_bytes(p, k, 1),
-}
-"""The solvers, each with its working memory for p features, k, h and a sample of m rows."""
+@dataclass(frozen=True)
+class Given:
+    """What a solver is given: a factor of k components or more, and who watches."""
+
+    factor: Factor
+    k: int
+    h: int
+    options: AdmmOptions
+    watch: Watcher
+
+    @property
+    def components(self) -> NDArray[np.float64]:
+        """(u, k) P_k."""
+        return np.ascontiguousarray(self.factor.components[:, : self.k])
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """(k,) S_k^2 / n."""
+        return self.factor.eigenvalues[: self.k]
+
+    @property
+    def rows(self) -> Rows:
+        """Rows of the correlation matrix, from the factor where it holds none."""
+        if self.factor.correlation is None:
+            return factor_rows(self.factor.components, self.factor.eigenvalues)
+        return kept_rows(self.factor.correlation)
+
+
+def _admm(given: Given) -> Solution:
+    h, tie, options = given.h, given.factor.tie, vars(given.options)
+    try:
+        with blas.cores_for(len(given.components) * h**2):
+            return admm(
+                given.components,
+                given.eigenvalues,
+                h,
+                tolerance=tie,
+                watch=given.watch,
+                **options,
+            )
+    except ValueError as error:  # a penalty out of proportion to these data
+        raise RequestError(
+            "bad_option",
+            f"The ADMM cannot run: {error}.",
+            "Change or leave out --mu0, --mu-max.",
+        ) from error
+
+
+def _exact(given: Given) -> Solution:
+    return exact(given.components, given.eigenvalues, given.h, tolerance=given.factor.tie)
+
+
+def _by_correlations(solver: Callable[..., Solution], given: Given) -> Solution:
+    components, h = given.components, given.h
+    with blas.cores_for(len(components) * h * given.k):
+        return solver(
+            components,
+            given.eigenvalues,
+            given.rows,
+            h,
+            tolerance=given.factor.tie,
+            watch=given.watch,
+        )
+
+
+def _consensus(given: Given) -> Solution:
+    factor, k = given.factor, given.k
+    m = len(factor.sample.index)
+    if m < 2:
+        raise RequestError(
+            "no_sample",
+            f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
+            "Decompose again, or choose --solver css.",
+        )
+    with blas.cores_for(m * len(factor.components) * k):
+        return consensus(
+            factor.components,
+            factor.eigenvalues,
+            given.rows,
+            factor.sample_blocks,
+            k,
+            given.h,
+            tolerance=factor.tie,
+            watch=given.watch,
+        )
 
 
 def _rows_bytes(p: int, k: int, rows: int) -> int:
@@ -90,11 +171,56 @@ def _rows_bytes(p: int, k: int, rows: int) -> int:
     return 8 * p * (components_for(k, p) + 2 * rows)
 
 
+@dataclass(frozen=True)
+class Solver:
+    """One way to choose.
+
+    Attributes
+    ----------
+    run : the choice; indices count usable features.
+    memory : working memory in bytes for p features, k, h, and a sample of m rows.
+    steps : what it counts as it goes on: ``iterations`` towards a set that is stable; ``features``,
+        one chosen after another; "" for a closed form.
+    takes_options : AdmmOptions are its parameters.
+    """
+
+    run: Callable[[Given], Solution]
+    memory: Callable[[int, int, int, int], int]
+    steps: str
+    takes_options: bool = False
+
+
+SOLVERS = {
+    "admm": Solver(_admm, lambda p, k, h, m: admm_bytes(p, k, h), "iterations", True),
+    "exact": Solver(_exact, lambda p, k, h, m: 8 * p * (k + 4), ""),
+    "joint": Solver(
+        partial(_by_correlations, joint),
+        lambda p, k, h, m: joint_bytes(p, k, h) + _rows_bytes(p, k, h),
+        "iterations",
+    ),
+    "css": Solver(
+        partial(_by_correlations, css),
+        lambda p, k, h, m: css_bytes(p, k, h) + _rows_bytes(p, k, 1),
+        "features",
+    ),
+    "consensus": Solver(
+        _consensus,
+        lambda p, k, h, m: consensus_bytes(p, k, m) + _rows_bytes(p, k, 1),
+        "features",
+    ),
+}
+"""All solvers by name."""
+
+
+def is_greedy(solver: str) -> bool:
+    """Whether a solver, of a stored result maybe, chose one feature after another."""
+    return solver in SOLVERS and SOLVERS[solver].steps == "features"
+
+
 def stage_of(solver: str, h: int) -> Started:
     """The stage that :func:`solve` is, as its beginning is told."""
-    if solver in ("css", "consensus"):
-        return Started(f"solving ({solver})", total=h, unit="features")
-    return Started(f"solving ({solver})", unit="" if solver == "exact" else "iterations")
+    total = h if is_greedy(solver) else 0
+    return Started(f"solving ({solver})", total=total, unit=SOLVERS[solver].steps)
 
 
 def solve(
@@ -110,53 +236,11 @@ def solve(
     Raises RequestError where the solver needs what the factor lacks, and for penalties with which
     the ADMM cannot run.
     """
-    components = np.ascontiguousarray(factor.components[:, :k])
-    eigenvalues, tie = factor.eigenvalues[:k], factor.tie
-    p = len(components)
 
     def watch(**figures: float) -> None:
         progress(Advanced(1, figures=figures))
 
-    if solver == "exact":
-        return exact(components, eigenvalues, h, tolerance=tie)
-    if solver == "admm":
-        try:
-            with blas.cores_for(p * h**2):
-                return admm(components, eigenvalues, h, tolerance=tie, watch=watch, **vars(options))
-        except ValueError as error:  # a penalty out of proportion to these data
-            raise RequestError(
-                "bad_option",
-                f"The ADMM cannot run: {error}.",
-                "Change or leave out --mu0, --mu-max.",
-            ) from error
-    if factor.correlation is None:
-        rows = factor_rows(factor.components, factor.eigenvalues)
-    else:
-        rows = kept_rows(factor.correlation)
-    if solver == "joint":
-        with blas.cores_for(p * h * k):
-            return joint(components, eigenvalues, rows, h, tolerance=tie, watch=watch)
-    if solver == "css":
-        with blas.cores_for(p * h * k):
-            return css(components, eigenvalues, rows, h, tolerance=tie, watch=watch)
-    m = len(factor.sample.index)
-    if m < 2:
-        raise RequestError(
-            "no_sample",
-            f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
-            "Decompose again, or choose --solver css.",
-        )
-    with blas.cores_for(m * p * k):
-        return consensus(
-            factor.components,
-            factor.eigenvalues,
-            rows,
-            factor.sample_blocks,
-            k,
-            h,
-            tolerance=tie,
-            watch=watch,
-        )
+    return SOLVERS[solver].run(Given(factor, k, h, options, watch))
 
 
 def check_solver(solver: str) -> None:

@@ -1,4 +1,4 @@
-"""The result as an xarray Dataset: selected columns, scores of all features, diagnostics."""
+"""The root of a result, the selected columns with their labels, and how a result is written."""
 
 from __future__ import annotations
 

@@ -27,9 +27,10 @@ from kmufs_stream.measures import mean_correlation
 from kmufs_stream.noise import beyond_noise
 from kmufs_stream.output import check_file
 from kmufs_stream.places import place_of
-from kmufs_stream.planning import LanczosOptions
 from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.proposal import Proposal, propose
 from kmufs_stream.provenance import origin
+from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
 from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores
@@ -104,6 +105,11 @@ class Sweep:
             f"<Sweep: {counted(len(self.trials), 'trials')}, k from {min(ks)} to {max(ks)}, h from "
             f"{min(hs)} to {max(hs)}, by {', '.join(dict.fromkeys(t.solver for t in self.trials))}>"
         )
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The trial to begin with, and why; None where all choose all features."""
+        return propose(self)
 
     def table(self) -> pd.DataFrame:
         """One row per trial; the chosen features as numbers between spaces, and a JSON list."""

@@ -21,11 +21,12 @@ from kmufs_stream.matching import ReorderedRows, find_features, refuse
 from kmufs_stream.opening import open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.planning import LanczosOptions, plan_for
+from kmufs_stream.planning import plan_for
 from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.provenance import origin
-from kmufs_stream.reader import Reader
-from kmufs_stream.routes.gram import leading_of_gram, state_of
+from kmufs_stream.reader import Reader, tell_plan
+from kmufs_stream.routes import LanczosOptions
+from kmufs_stream.routes.gram import gram_kernel, leading_of_gram, state_of
 from kmufs_stream.screening import (
     ALL_MISSING,
     CONSTANT,
@@ -38,12 +39,10 @@ from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.casting import read_as
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.sources.transforms import transformed
-from kmufs_stream.streaming.kernels import Gram
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import sample_index, sample_size
 from kmufs_stream.streaming.scaling import Precision, Scaling, read_probe
 from kmufs_stream.streaming.sizing import Demand
-from kmufs_stream.streaming.sparse import SparseGram
 
 UNKNOWN = "data that are not recorded"
 
@@ -188,6 +187,7 @@ def _added(
         )
     k = factor.k
     plan = _plan(factor, matrix, memory, threads)
+    tell_plan(plan, progress)
     pieces = digest_of_chunks(matrix)
     belongs = added_rows(factor, matrix, read_probe(matrix))
     scaling = _scaling(before.of_asked(), matrix, plan)
@@ -207,8 +207,8 @@ def _added(
         complete=complete,
     )
     with blas.all_cores(), _fixed_by_factor():
-        kernel = SparseGram if matrix.sparsity is not None else Gram
-        fresh = reader(kernel(scaling, note_gaps=screening.missing == "mean"))
+        sparse, fills = matrix.sparsity is not None, screening.missing == "mean"
+        fresh = reader(gram_kernel(scaling, sparse=sparse, fills=fills))
         state = state_of(factor, scaling).merged(fresh)
         del fresh
         single = "float32" in (factor.precision, plan.precision)

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import dask
 import pytest
-from helpers import Bucket
+from helpers import SMALL_BLOCK, Bucket
 from threadpoolctl import threadpool_limits
+
+from kmufs_stream.streaming import sizing
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -56,6 +58,13 @@ def s3_server() -> Iterator[str]:
         warnings.simplefilter("ignore")
         Bucket.forget()
         gc.collect()
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables are read in many blocks, of a chunk each where that is larger."""
+    monkeypatch.setattr(sizing, "BLOCK_BYTES", SMALL_BLOCK)
+    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", SMALL_BLOCK)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import sys
 import threading
@@ -21,6 +22,7 @@ from scipy.linalg import hadamard
 from kmufs_stream import Factor, Matrix
 from kmufs_stream.solvers import feature_scores
 
+SMALL_BLOCK = 4000  # bytes, for tables of many partitions
 QUIET = (
     "Consolidated metadata is currently not part",
     ".*does not have a Zarr V3 specification",
@@ -121,6 +123,16 @@ def chunk_files(folder: Path) -> list[Path]:
     """The stored chunks below a folder."""
     names = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
     return sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in names)
+
+
+def contents(place: Path) -> dict[str, str]:
+    """Every file and folder below a place, files with a digest of what they hold."""
+    return {
+        str(path.relative_to(place)): (
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        )
+        for path in sorted(place.rglob("*"))
+    }
 
 
 def environment() -> dict[str, str]:

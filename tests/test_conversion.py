@@ -17,14 +17,16 @@ from helpers import no_warnings, planted
 from scipy import sparse
 
 from kmufs_stream import RequestError, convert, open_matrix, select
+from kmufs_stream.conversion import ARRAYS, INDEXED
 from kmufs_stream.formats import incoming, mtx
+from kmufs_stream.sources.convertible import SUFFIXES
 
 X = planted(150, 8)
 LABELS = [f"é {i}" for i in range(8)]
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks even of small tables."""
     monkeypatch.setattr(incoming, "CHUNK_BYTES", 8 * 8 * 40)
     monkeypatch.setattr(mtx, "ENTRIES", 61)
@@ -426,6 +428,10 @@ def test_a_converted_table_is_selected_from_like_the_array(tmp_path: Path) -> No
     found = select(str(tmp_path / "out.zarr"), 3, 4)
     np.testing.assert_array_equal(found.selected, select(X, 3, 4).selected)
     assert found.labels == [LABELS[i] for i in found.selected]
+
+
+def test_whatever_is_known_by_its_name_is_opened() -> None:
+    assert {*SUFFIXES.values()} == {*INDEXED, *ARRAYS, "netcdf", "mtx"}
 
 
 def test_what_needs_no_conversion(tmp_path: Path) -> None:

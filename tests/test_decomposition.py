@@ -16,7 +16,6 @@ from real_data import load
 from reference import assert_optimal, assert_same_scores, reference, top
 
 from kmufs_stream import Factor, RequestError, decompose, open_matrix, select
-from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.scaling import probe_starts
 
 # lambda_1, k, {h: optimum} and the five highest scores, measured independently of the project
@@ -53,7 +52,7 @@ SLOW = [pytest.mark.slow]  # the chunks are the smallest table's to check
     ],
 )
 def test_reference_values_of_real_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, chunks: str, precision: str
+    tmp_path: Path, request: pytest.FixtureRequest, name: str, chunks: str, precision: str
 ) -> None:
     X, _ = load(name)
     n, p = X.shape
@@ -61,7 +60,7 @@ def test_reference_values_of_real_data(
     lambda_1, k, optima, best, kept = REAL[name]
     path = write_bare(tmp_path / "x.zarr", X, chunks=(min(grid[0], n), min(grid[1], p)))
     if chunks == "odd":
-        monkeypatch.setattr(sizing, "BLOCK_BYTES", 1)  # several partitions
+        request.getfixturevalue("small_blocks")
     factor = decompose(path, k, precision=precision)
     near = 1e-9 if precision == "float64" else 1e-5
     expected = reference_of(name)
@@ -213,8 +212,8 @@ FLOAT64 = 5e-12
     ],
 )
 @pytest.mark.parametrize("precision", ["auto", "float64"])
-def test_hard_numbers(monkeypatch: pytest.MonkeyPatch, kind: str, precision: str) -> None:
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 1)
+@pytest.mark.usefixtures("small_blocks")
+def test_hard_numbers(kind: str, precision: str) -> None:
     X = hard(kind)
     factor = decompose(da.from_array(X, chunks=(1, 24)).rechunk((100, 24)), 3, precision=precision)
     expected = reference(X)
@@ -274,10 +273,8 @@ def test_permuted_and_rescaled_real_data_give_the_same_selection() -> None:
 
 @pytest.mark.parametrize("method", ["gram", "tsqr"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bit_equal_for_threads_and_repeated_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Any, method: str
-) -> None:
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 1)
+@pytest.mark.usefixtures("small_blocks")
+def test_bit_equal_for_threads_and_repeated_runs(tmp_path: Path, dtype: Any, method: str) -> None:
     path = write_bare(tmp_path / "x.zarr", planted(1500, 40, dtype=dtype), chunks=(50, 13))
     factors = [decompose(path, 3, threads=t, method=method) for t in (1, 2, 4, 4, 1)]
     assert all(same_bits(factors[0], other) for other in factors[1:])

@@ -25,8 +25,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kmufs_stream import KMeansUFS, RequestError, open_matrix, save_factor, select
+from kmufs_stream.routes import gram
 from kmufs_stream.solving import SOLVERS
-from kmufs_stream.streaming import plan as planning
 from kmufs_stream.streaming import sample
 
 X = planted(300, 12)
@@ -165,7 +165,7 @@ def test_rows_follow_fit(dtype: str) -> None:
 
 
 def test_no_rows_follow_fit_of_wide_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "GRAM_FEATURES", 5)
+    monkeypatch.setattr(gram, "GRAM_FEATURES", 5)
     with pytest.raises(RequestError, match="no rows can follow"):
         KMeansUFS(3, 5).fit(X).partial_fit(X)
     restarted = KMeansUFS(3, 5).partial_fit(X[:50]).fit(X)

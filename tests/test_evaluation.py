@@ -25,7 +25,6 @@ from kmufs_stream import (
     open_matrix,
     select,
 )
-from kmufs_stream.streaming import sizing
 
 K, H = 3, 5
 
@@ -107,6 +106,7 @@ def test_without_labels_and_data(stored: tuple[Path, Path, xr.DataArray]) -> Non
     assert summary["cost"] == pytest.approx(1 - np.mean(summary["between"]))
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_full_lloyd_steps_end_where_scikit_learn_does(
     stored: tuple[Path, Path, xr.DataArray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +114,6 @@ def test_full_lloyd_steps_end_where_scikit_learn_does(
     memory = evaluate(result, labels="kind", data=path)
     monkeypatch.setattr(kmeans, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(kmeans, "sample_size", lambda n, row_bytes: 60)
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 2000)
     streamed = evaluate(result, labels="kind", data=path, threads=3)
     assert streamed.clustering.method == "lloyd"
     assert streamed.clustering.converged

@@ -33,13 +33,13 @@ from kmufs_stream import (
     BrokenError,
     KmufsError,
     RequestError,
+    address_store,
     apply,
     decompose,
     evaluate,
     load_factor,
     object_output,
     open_matrix,
-    places,
     select,
 )
 from kmufs_stream.output import check_output, new_zarr
@@ -560,7 +560,7 @@ def test_only_what_azure_would_close_without_a_loop_is_left_open() -> None:
     for kind, closes in ((Azure, False), (Other, True)):
         fs = kind()
         closing = [weakref.finalize(fs, print, fs), weakref.finalize(fs, print)]
-        places._keep_from_closing(fs)
+        address_store._keep_from_closing(fs)
         assert [finalizer.atexit for finalizer in closing] == [closes, closes]
         for finalizer in closing:
             finalizer.detach()

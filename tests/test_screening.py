@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from reference import assert_optimal, assert_same_scores, reference
 
 from kmufs_stream import (
+    LanczosOptions,
     RequestError,
     Screening,
     decompose,
@@ -23,7 +24,6 @@ from kmufs_stream import (
     save_factor,
     select,
 )
-from kmufs_stream.planning import LanczosOptions
 
 N, P, K = 600, 30, 3
 X = planted(N, P)

@@ -33,7 +33,9 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.factor import RowSample
-from kmufs_stream.solving import SOLVERS
+from kmufs_stream.progress import Event, Started
+from kmufs_stream.solvers import Solution
+from kmufs_stream.solving import SOLVERS, Given
 from kmufs_stream.streaming import sizing
 
 X = planted(300, 12)
@@ -214,10 +216,8 @@ def test_plan_computes_nothing() -> None:
     assert plan.output_bytes == 300 * 5 * 8
 
 
-def test_selection_is_the_same_under_any_memory_that_fits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
+@pytest.mark.usefixtures("small_blocks")
+def test_selection_is_the_same_under_any_memory_that_fits() -> None:
     data = da.from_array(X, chunks=(10, 12))
     first = select(data, 3, 5, memory="20GB", threads=4)
     other = select(data, 3, 5, memory=first.plan.peak, threads=4)
@@ -301,6 +301,18 @@ def test_consensus_does_not_depend_on_chunks_or_threads() -> None:
     other = select(da.from_array(X, chunks=(17, 5)), 3, 5, solver="consensus", threads=4)
     assert other.selected.tolist() == first.selected.tolist()
     assert other.solver_objective == pytest.approx(first.solver_objective, rel=1e-9)
+
+
+def test_a_solver_that_is_added_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(given: Given) -> Solution:
+        return Solution(np.arange(given.h), 1.0, given.h, True, None)
+
+    toy = replace(SOLVERS["css"], run=run)
+    monkeypatch.setitem(SOLVERS, "toy", toy)
+    told: list[Event] = []
+    chosen = select(X, 3, 4, solver="toy", progress=told.append)
+    assert (chosen.solver, chosen.selected.tolist()) == ("toy", [0, 1, 2, 3])
+    assert Started("solving (toy)", total=4, unit="features") in told
 
 
 def test_the_plan_counts_what_the_solver_takes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections import Counter
@@ -21,7 +22,7 @@ from reference import reference
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, WrapperStore
 
-from kmufs_stream import open_matrix, select, subset
+from kmufs_stream import BrokenError, open_matrix, select, subset
 from kmufs_stream.streaming import sizing
 
 X = planted(120, 12)
@@ -415,3 +416,26 @@ def test_numeric_and_missing_labels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         tree(tmp_path / "numbers.zarr")["all_features"]["source_feature"], np.arange(12) / 2
     )
+
+
+class Rewritten:
+    """Rows of a store of which a chunk is being written again as it is copied."""
+
+    def __init__(self, rows: Any, chunk: Path) -> None:
+        self.rows, self.chunk = rows, chunk
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.rows.read(start, stop)
+
+    def take(self, *where: Any) -> Any:
+        self.chunk.write_bytes(b"half of it")
+        return self.rows.take(*where)
+
+
+def test_what_can_no_longer_be_read_was_changed_meanwhile(tmp_path: Path) -> None:
+    matrix = open_matrix(write_bare(tmp_path / "x.zarr", X, chunks=(40, 12)))
+    rows = Rewritten(matrix.rows, tmp_path / "x.zarr/c/1/0")
+    with pytest.raises(BrokenError) as caught:
+        select(dataclasses.replace(matrix, rows=rows), K, H, out=tmp_path / "out.zarr")
+    assert caught.value.code == "source_changed"
+    assert not (tmp_path / "out.zarr").exists()

@@ -46,6 +46,21 @@ def test_every_trial_is_the_selection() -> None:
         assert 0 < trial.explained <= 1
 
 
+def test_what_is_proposed_is_a_trial_and_no_choice_of_all() -> None:
+    factor = decompose(X, 4)
+    found = sweep(factor, [2, 3, 4], [3, 6, 11], solvers=["exact", "css"])
+    proposal = found.proposal
+    assert proposal is not None
+    assert proposal.h < found.usable
+    assert (proposal.k, proposal.h, proposal.solver) in {(t.k, t.h, t.solver) for t in found.trials}
+    assert [why.partition(",")[0] for why in proposal.why] == [
+        f"k = {proposal.k}",
+        proposal.solver,
+        f"h = {proposal.h}",
+    ]
+    assert sweep(factor, [3], [11], solvers=["exact"]).proposal is None
+
+
 def test_data_are_read_once_and_a_factor_is_enough(tmp_path: Path) -> None:
     matrix, rows = counted(open_matrix(X))
     once = sweep(matrix, [2, 3], [2, 5, 9], solvers=["exact"])

@@ -70,7 +70,7 @@ def _examples(*commands: str) -> str:
     return "\n\n".join(("Examples:", *(f"{NAME} {command}" for command in commands)))
 
 
-EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
+COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     select: (
         "select data.zarr --k 10 --h 100",
         "select cells.h5ad --layer counts --transform log1p --k 20 --h 200",
@@ -106,7 +106,8 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     rechunk: ("rechunk wide.zarr --memory 2GB",),
     demo: ("demo",),
 }
-for command, examples in EXAMPLES.items():
+"""All commands, each with the examples of its help."""
+for command, examples in COMMANDS.items():
     app.command(epilog=_examples(*examples))(command)
 program = typer.main.get_command(app)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 from kmufs_stream.progress import Event, Progress, Started
-from kmufs_stream_cli.progress import notices, say
+from kmufs_stream_cli.notices import notices, say
 from kmufs_stream_cli.tally import Standing, Tally, left_of
 
 EVERY = 10.0  # seconds between lines

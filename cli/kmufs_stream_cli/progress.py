@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.progress import SILENT, Event, Noticed, Planned, Progress, Started
-from kmufs_stream_cli.show import escaped
+from kmufs_stream.progress import SILENT, Progress, Started
+from kmufs_stream_cli.notices import notices
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix
@@ -79,16 +79,3 @@ def _retries(retried: Callable[[], None]) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
-
-
-def notices(event: Event) -> None:
-    """Nothing but what a user should know."""
-    if isinstance(event, Noticed):
-        say(event.text)
-    elif isinstance(event, Planned) and event.dashboard:
-        say(f"cluster dashboard: {event.dashboard}")
-
-
-def say(line: str) -> None:
-    """A plain line on stderr, not broken by what is in a name."""
-    print(escaped(line), file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from matplotlib.figure import FigureBase
 from kmufs_stream.reporting import drawing
 from kmufs_stream.reporting.content import COPIES, Redundancy, Result, Trials, View
 from kmufs_stream.reporting.drawing import ACCENT, MUTED, SECOND, Panel
+from kmufs_stream.solving import is_greedy
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _convergence(result: Result) -> Picture:
         if attrs["converged"]
         else "NOT CONVERGED: the chosen set was still changing"
     )
-    if attrs["solver"] in ("css", "consensus"):
+    if is_greedy(attrs["solver"]):
         said = (
             f"{steps:,} steps, a feature each; what the solver maximises ends at "
             f"{attrs['solver_objective']:.4g}."

@@ -11,9 +11,51 @@ from kmufs_stream.factor import (
     components_for,
     orient_columns,
 )
+from kmufs_stream.routes.route import Problem, Reads, Route
 from kmufs_stream.screening import Standardised, Standardiser
-from kmufs_stream.streaming.kernels import Gaps, GramState, Moments
+from kmufs_stream.streaming.kernels import Gaps, Gram, GramState, Kernel, Moments
 from kmufs_stream.streaming.scaling import Scaling
+from kmufs_stream.streaming.sizing import Cost
+from kmufs_stream.streaming.sparse import SparseGram, gram_update_bytes
+
+GRAM_FEATURES = 6000  # up to here ``auto`` takes this route
+
+
+def gram_kernel(scaling: Scaling, *, sparse: bool, fills: bool) -> Kernel[GramState]:
+    """The kernel for blocks of this kind; ``fills``: means may stand in for missing values."""
+    return (SparseGram if sparse else Gram)(scaling, note_gaps=fills)
+
+
+def _run(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
+    state = read(gram_kernel(scaling, sparse=problem.sparse, fills=problem.fills))
+    return leading_of_gram(state, scaling, problem.k, read.standardise)
+
+
+def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
+    p, sparse = problem.p, problem.sparse
+    components = 3 * 8 * p * components_for(problem.k, p)
+    square = 8 * (p + 1) ** 2
+    product = gram_update_bytes(rows, p) if sparse else p * p * itemsize
+    noted, of_gaps = 0, 0
+    if problem.fills:
+        noted = 2 * square
+        of_gaps = 3 * square if sparse else product + rows * p * itemsize
+    # Finish: the scatter, the correlation matrix, and the copy that LAPACK destroys.
+    return Cost(
+        square + noted,
+        product + of_gaps,
+        0,
+        3 * square + 2 * noted + components,
+        square + noted + components,
+        reads=1,
+    )
+
+
+def _passed_over(p: int) -> str:
+    return "" if p <= GRAM_FEATURES else f"{p} features are more than {GRAM_FEATURES}"
+
+
+BY_GRAM = Route(_run, _cost, _passed_over)
 
 
 def leading_of_gram(

@@ -14,7 +14,6 @@ decomposition" (2015).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import scipy.linalg
@@ -28,10 +27,12 @@ from kmufs_stream.factor import (
     score_tolerance,
 )
 from kmufs_stream.routes.krylov import Krylov, RitzPairs, contenders, score_errors
+from kmufs_stream.routes.route import Problem, Read, Reads, Route
 from kmufs_stream.screening import ALL_MISSING, CONSTANT, Standardised, Standardiser
-from kmufs_stream.streaming.kernels import Kernel, Moments, State
+from kmufs_stream.streaming.kernels import Moments
 from kmufs_stream.streaming.products import Far, Product, StartProduct, StartState
 from kmufs_stream.streaming.scaling import Floats, Precision, Scaling
+from kmufs_stream.streaming.sizing import Cost
 from kmufs_stream.streaming.sparse import SparseProduct, SparseStartProduct
 
 Float = NDArray[np.float64]
@@ -40,13 +41,6 @@ START_CONDITION = 30.0  # directions of the start block fainter than this lose d
 MEAN_REACH = {"float32": 16.0, "float64": 2.0**20}  # |mean| / std that costs few enough digits
 FAR_SHARE = 1 / 8  # of the features at most: shifting more costs as much as shifting all
 RANGE_REACH = 2.0**40  # values and spreads up to here are far from overflow, down from underflow
-
-
-class Run(Protocol):
-    """Something that reads all rows once."""
-
-    def __call__(self, kernel: Kernel[State], /) -> State:
-        """The kernel's state after all rows."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,7 @@ def lanczos_bytes(p: int, block: int, steps: int, block_rows: int, itemsize: int
 
 
 def lanczos(
-    run: Run,
+    run: Read,
     scaling: Scaling,
     p: int,
     *,
@@ -227,7 +221,7 @@ def _far(features: Standardised, precision: Precision) -> NDArray[np.int64] | No
 
 
 def _images(
-    run: Run,
+    run: Read,
     vectors: Float,
     features: Standardised,
     scaling: Scaling,
@@ -268,3 +262,29 @@ def _images(
     images -= np.outer(mean, state.total)
     images /= n * std[:, None]
     return np.asfortranarray(images)
+
+
+def _run(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
+    return lanczos(
+        read,
+        scaling,
+        problem.p,
+        k=problem.k,
+        h=problem.h,
+        standardise=read.standardise,
+        sparse=problem.sparse,
+        **vars(problem.lanczos),
+    )
+
+
+def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
+    p, reads = problem.p, problem.lanczos.max_passes
+    size = lanczos_bytes(p, product_block_columns(problem.k), reads, rows, itemsize)
+    # Sparse products make the vectors scaled, transposed, and a product to add.
+    update = size.update + (size.state * 3 if problem.sparse else 0)
+    components = 3 * 8 * p * components_for(problem.k, p)
+    finish = size.driver + components
+    return Cost(size.state, update, size.driver, finish, components, reads=reads)
+
+
+BY_LANCZOS = Route(_run, _cost, lambda p: "", thin=True, of_k=True)

@@ -11,11 +11,44 @@ from kmufs_stream.factor import (
     components_for,
     orient_columns,
 )
+from kmufs_stream.routes.route import Problem, Reads, Route
 from kmufs_stream.screening import Standardiser
+from kmufs_stream.streaming.kernels import Kernel
 from kmufs_stream.streaming.scaling import Scaling
-from kmufs_stream.streaming.tsqr import TSQRState
+from kmufs_stream.streaming.sizing import Cost
+from kmufs_stream.streaming.sparse import Densified, slab_rows
+from kmufs_stream.streaming.tsqr import TSQR, TSQRState
 
 Float = NDArray[np.float64]
+
+
+def _run(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
+    state = read(_kernel(scaling, problem.sparse))
+    if problem.fills and state.moments.missing.any():
+        # A QR cannot take in afterwards what only this read has shown.
+        mean = read.standardise(state.moments, scaling, np.ones(problem.p)).mean
+        scaling = scaling.centred(mean)
+        state = read(_kernel(scaling, problem.sparse))
+    return leading_of_triangle(state, scaling, problem.k, read.standardise)
+
+
+def _kernel(scaling: Scaling, sparse: bool) -> Kernel[TSQRState]:
+    kernel = TSQR(scaling)
+    return Densified(kernel) if sparse else kernel
+
+
+def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
+    p = problem.p
+    components = 3 * 8 * p * components_for(problem.k, p)
+    square = 8 * (p + 1) ** 2
+    rows = min(rows, slab_rows(p)) if problem.sparse else rows
+    stacked = 2 * 8 * (rows + p + 1) * (p + 1)
+    stacked += 8 * rows * p if problem.sparse else 0
+    update, finish = stacked + 4 * square, 8 * square + components
+    return Cost(square, update, 0, finish, components, reads=2 if problem.fills else 1)
+
+
+BY_TSQR = Route(_run, _cost, lambda p: "runs only when asked for", float64=True, centres=True)
 
 
 def leading_of_triangle(

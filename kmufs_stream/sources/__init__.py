@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +106,12 @@ def open_matrix(
     """
     if retries < 0:
         raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")
-    within = {
-        "variable": variable,
-        "group": group,
-        "features_from_variables": features_from_variables,
-        "layer": layer,
-        "raw": raw,
-    }
+    within = Within(variable, group, features_from_variables, layer, raw)
     dims: dict[str, Names] = {"sample_dims": sample_dims, "feature_dims": feature_dims}
     matrix = _open(data, within, dims, fill_missing_chunks, retries, storage_options)
     if feature_labels is not None:
         matrix = labelled(matrix, feature_labels)
-    said = {**within, **{name: [*named(dims[name])] for name in dims}}
+    said = {**vars(within), **{name: [*named(dims[name])] for name in dims}}
     said["feature_labels"] = feature_labels
     located = {name: value for name, value in said.items() if value}
     matrix = replace(matrix, located=matrix.located | located)
@@ -127,18 +121,36 @@ def open_matrix(
     return ask_features(matrix, features, exclude_features)
 
 
+@dataclass(frozen=True)
+class Within:
+    """Which table of a store; a source refuses what it has not, and ignores nothing."""
+
+    variable: str | None
+    group: str | None
+    features_from_variables: bool
+    layer: str | None
+    raw: bool
+
+    def refuse(self, what: str) -> None:
+        """Raise RequestError where any of it was said of ``what``, which is one table."""
+        if any(vars(self).values()):
+            raise RequestError(
+                "not_a_store",
+                "variable, group, features_from_variables, layer and raw choose within a store; "
+                f"{what} is not one.",
+                "Leave them out, or give a path or a store.",
+            )
+
+
 def _open(
     data: Any,
-    within: dict[str, Any],
+    within: Within,
     dims: dict[str, Names],
     fill_missing_chunks: bool,
     retries: int,
     storage_options: Mapping[str, Any] | None,
 ) -> Matrix:
     """By the source that knows this kind of data."""
-    if isinstance(data, Matrix):
-        return data
-    variable, group, from_variables, layer, raw = within.values()
     if isinstance(data, str | os.PathLike | UPath | Store):
         place = place_of(data, storage_options)
         if isinstance(place, Path):
@@ -150,8 +162,8 @@ def _open(
                 f"{near(place)}Give the path or address of a Zarr store, or an AnnData file "
                 "(.h5ad).",
             )
-        if variable is None and holds_anndata(place, group):
-            if any(dims.values()) or from_variables:
+        if within.variable is None and holds_anndata(place, within.group):
+            if any(dims.values()) or within.features_from_variables:
                 raise RequestError(
                     "bad_option",
                     f"{name_of(place)} is AnnData: its samples are obs, its features var.",
@@ -159,13 +171,13 @@ def _open(
                 )
             return open_anndata(
                 place,
-                group=group,
-                layer=layer,
-                raw=raw,
+                group=within.group,
+                layer=within.layer,
+                raw=within.raw,
                 fill_missing_chunks=fill_missing_chunks,
                 retries=retries,
             )
-        if layer is not None or raw:
+        if within.layer is not None or within.raw:
             raise RequestError(
                 "not_anndata",
                 f"{name_of(place)} is not AnnData, so it has no layers and no raw.",
@@ -173,22 +185,31 @@ def _open(
             )
         return open_store(
             place,
-            variable=variable,
-            group=group,
-            features_from_variables=from_variables,
+            variable=within.variable,
+            group=within.group,
+            features_from_variables=within.features_from_variables,
             **dims,
             fill_missing_chunks=fill_missing_chunks,
             retries=retries,
         )
-    if isinstance(data, xr.Dataset) and group is layer is None and not raw:
-        return open_dataset(data, variable=variable, features_from_variables=from_variables, **dims)
-    if any(within.values()):
-        raise RequestError(
-            "not_a_store",
-            "variable, group, features_from_variables, layer and raw choose within a store; "
-            f"{type(data).__name__} is not one.",
-            "Leave them out, or give a path or a store.",
+    kind = type(data).__name__
+    if isinstance(data, xr.Dataset):
+        replace(within, variable=None, features_from_variables=False).refuse(kind)
+        return open_dataset(
+            data,
+            variable=within.variable,
+            features_from_variables=within.features_from_variables,
+            **dims,
         )
+    within.refuse(kind)
+    if isinstance(data, Matrix):
+        if any(dims.values()):
+            raise RequestError(
+                "bad_option",
+                "The dimensions of a Matrix were chosen as it was opened.",
+                "Leave out sample_dims and feature_dims, or open the data again.",
+            )
+        return data
     if isinstance(data, zarr.Array):
         return open_array(data, **dims, fill_missing_chunks=fill_missing_chunks, retries=retries)
     if isinstance(data, xr.DataArray):
@@ -199,7 +220,7 @@ def _open(
         return open_bare(data, **dims)
     raise RequestError(
         "unknown_source",
-        f"A {type(data).__name__} is not a table that can be opened.",
+        f"A {kind} is not a table that can be opened.",
         "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "
         "DataFrame, or a Dask or NumPy array.",
     )

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.places import Place, name_of, zarr_root
+from kmufs_stream.sources.chunk_checks import checked, through
 from kmufs_stream.sources.hdf5 import (
     HDF5Array,
     HDF5Rows,
@@ -29,7 +30,6 @@ from kmufs_stream.sources.hdf5 import (
     open_hdf5,
     without_anndata,
 )
-from kmufs_stream.sources.lengths import checked, through
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, turn_command
 from kmufs_stream.sources.store import open_array

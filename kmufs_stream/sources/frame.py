@@ -21,7 +21,7 @@ from xarray.core.indexing import (
 )
 
 from kmufs_stream.errors import BrokenError, KmufsError
-from kmufs_stream.sources.lengths import check_filters, checked, through
+from kmufs_stream.sources.chunk_checks import check_filters, checked, through
 from kmufs_stream.sources.stored import cells, damaged_chunk
 
 

@@ -89,7 +89,9 @@ def _fullest(indptr: NDArray[np.int64], rows: int) -> int:
 class Matrix:
     """A samples x features matrix of numbers, its labels and coordinates, not yet read.
 
-    :func:`kmufs_stream.open_matrix` makes it.
+    :func:`kmufs_stream.open_matrix` makes it. What xarray can hold lazily needs no more than
+    ``replace(open_dataarray(array), source=..., place=..., inventory=...)``: see
+    :func:`kmufs_stream.sources.memory.open_dataarray`.
 
     Attributes
     ----------
@@ -112,9 +114,9 @@ class Matrix:
     transposed : bool
         The store holds features x samples.
     frame : xarray.Dataset
-        Coordinates, and attributes of the whole, encoded as they are stored.
+        Coordinates along either dimension, and attributes of the whole; not the values.
     attrs : dict
-        Attributes of the data variable, encoded as they are stored.
+        Attributes of the data variable.
     labels : array, shape (p,), or None
         Names of the features.
     source : str
@@ -122,12 +124,15 @@ class Matrix:
     zarr_format : int
         2 or 3, the format of the store; 3 for arrays open in Python.
     in_memory : bool
-        Reading copies nothing.
+        The values are in this process's memory, where reading copies nothing; then no cluster
+        reads them, and they are not looked at for changes.
     encoded : bool
-        Values, coordinates and attributes stand as a store encodes them (CF).
+        ``take``, ``frame`` and ``attrs`` are as a store encodes them (CF: packed numbers, times as
+        numbers), and a result is written so; else as xarray decodes them.
     inventory : callable
-        Lists what identifies the stored data beyond its shape (metadata and chunks); raises
-        BrokenError if stored pieces are missing. May take a while on a large store.
+        Lists what identifies the stored data beyond its shape: first a text of their metadata,
+        then one for each stored piece, with its size and time. Called before and after reading, to
+        notice changes; raises BrokenError if pieces are missing. May take a while.
     chunk_cells : int
         Numbers in the smallest piece that can be decoded alone; 0 for ``chunk_rows *
         chunk_columns``.
@@ -149,7 +154,7 @@ class Matrix:
     feature_table : str or None
         Where an AnnData store keeps what it knows of the features.
     place : path, address, Zarr store or None
-        Of the store that holds the data.
+        Of the store that holds the data, which no output may overwrite.
     beside : xarray.Dataset
         Variables beside the data that lie along the samples, as coordinates; encoded as ``frame``
         is, and lazy.
@@ -168,15 +173,15 @@ class Matrix:
     name: str
     sample_dim: str
     feature_dim: str
-    transposed: bool
     frame: xr.Dataset
-    attrs: dict[str, Any]
-    labels: NDArray[Any] | None
     source: str
-    zarr_format: int
-    in_memory: bool
-    encoded: bool
     inventory: Callable[[], list[str]]
+    transposed: bool = False
+    attrs: dict[str, Any] = field(default_factory=dict)
+    labels: NDArray[Any] | None = None
+    zarr_format: int = 3
+    in_memory: bool = False
+    encoded: bool = False
     chunk_cells: int = 0
     stacked: bool = False
     guessed: bool = False

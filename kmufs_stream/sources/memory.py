@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.internals import is_loaded
 from kmufs_stream.sources.matrix import (
     BARE_DIMS,
     Matrix,
@@ -115,7 +116,7 @@ def open_dataarray(
         labels=feature_labels(frame, feature_dim),
         source=source,
         zarr_format=3,
-        in_memory=variable._in_memory,  # asking for .data would load it
+        in_memory=is_loaded(variable),
         encoded=False,
         inventory=partial(_inventory, variable),
         stacked=stacking.copies,
@@ -177,7 +178,7 @@ def open_bare(
 def _inventory(variable: xr.Variable) -> list[str]:
     """What tells these data from others: all values in memory, or the name of a Dask graph."""
     metadata = describe([variable.shape, variable.dtype.str])
-    if variable._in_memory:
+    if is_loaded(variable):
         values = np.asarray(variable.values)
         rows = max(HASHED_BYTES // max(variable[:1].nbytes, 1), 1)
         checksum = 0
@@ -193,7 +194,7 @@ def _chunks(variable: xr.Variable, stacking: Stacking) -> tuple[int, ...]:
     """Largest chunk along each dimension; arrays in memory can be cut between any two rows."""
     if variable.chunks is not None:
         return tuple(max(sizes, default=1) for sizes in variable.chunks)
-    stored = {} if variable._in_memory else variable.encoding.get("preferred_chunks", {})
+    stored = {} if is_loaded(variable) else variable.encoding.get("preferred_chunks", {})
     return tuple(
         int(stored.get(d, 1 if axis in stacking.samples else max(extent, 1)))
         for axis, (d, extent) in enumerate(variable.sizes.items())

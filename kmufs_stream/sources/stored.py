@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
-import zarr.core.sync
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.internals import sync
 from kmufs_stream.places import is_unlisted, name_of, reached
 from kmufs_stream.sources.matrix import describe
 from kmufs_stream.sources.stacking import Stacking
@@ -187,12 +187,12 @@ def _stored_keys(array: zarr.Array[Any]) -> dict[str, str] | None:
         if is_unlisted(store):
             return None
         place = f"{store.path}/{array.path}".rstrip("/")
-        infos = zarr.core.sync.sync(store.fs._find(place, detail=True))
+        infos = sync(store.fs._find(place, detail=True))  # fsspec's own name for it in a loop
         keys = {name.removeprefix(f"{place}/"): _version(info) for name, info in infos.items()}
     elif not store.supports_listing:
         return None
     else:
-        listed = zarr.core.sync.sync(_collect(store.list_prefix(prefix)))
+        listed = sync(_collect(store.list_prefix(prefix)))
         keys = {key.removeprefix(prefix): "" for key in listed}
     return {key: what for key, what in keys.items() if key not in METADATA}
 

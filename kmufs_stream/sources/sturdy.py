@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import zarr
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import FsspecStore, LocalStore, WrapperStore
+from zarr.storage import FsspecStore, LocalStore
 
 from kmufs_stream.errors import BrokenError
+from kmufs_stream.internals import StoreInFront
 from kmufs_stream.places import name_of
-from kmufs_stream.sources.lengths import check_filters, checked, through
+from kmufs_stream.sources.chunk_checks import check_filters, checked, through
 
 LOG = logging.getLogger(__name__)
 
@@ -41,10 +42,8 @@ def sturdy(array: zarr.Array[Any], *, retries: int, missing_is_fill: bool) -> za
     return through(array, checked(SturdyStore(store, retries, missing_is_fill), [array]))
 
 
-class SturdyStore(WrapperStore[Store]):
+class SturdyStore(StoreInFront):
     """Retries reads of another store; see :func:`sturdy`."""
-
-    _supports_sync_io = False  # Zarr's shortcut would pass by what follows
 
     def __init__(self, store: Store, retries: int, missing_is_fill: bool) -> None:
         super().__init__(store)
@@ -54,7 +53,7 @@ class SturdyStore(WrapperStore[Store]):
     def __str__(self) -> str:
         return name_of(self._store)
 
-    def _with_store(self, store: Store) -> SturdyStore:
+    def over(self, store: Store) -> Self:
         return type(self)(store, self._retries, self._missing_is_fill)
 
     async def get(

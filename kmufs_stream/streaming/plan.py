@@ -23,14 +23,12 @@ from kmufs_stream.streaming.sizing import (
     MB,
     WORKER_SHARE,
     ClusterSize,
-    Costs,
     Demand,
     Sizing,
+    Ways,
     block_sizes,
 )
 from kmufs_stream.streaming.table import Table
-
-GRAM_FEATURES = 6000  # up to here the Gram matrix is formed
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,7 +110,7 @@ class Plan:
     def resources(self) -> Planned:
         """What the run may take, for whoever watches."""
         workers = 0 if self.cluster is None else self.cluster.workers
-        return Planned(self.budget, self.threads, workers)
+        return Planned(self.budget, self.threads, workers, plan=self)
 
     @property
     def partitions(self) -> list[range]:
@@ -122,11 +120,11 @@ class Plan:
         return [range(a, min(a + rows, n), self.block_rows) for a in range(0, n, rows)]
 
 
-def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
+def make_plan(table: Table, ways: Ways, demand: Demand) -> Plan:
     """Choose how to run.
 
     Under a tight budget it gives up, in this order: the cache, threads, then, for an explicit
-    ``memory`` only, block rows, then ``gram``.
+    ``memory`` only, block rows, then the preferred way.
 
     Raises RequestError for options out of range, and where nothing fits, with the sizes.
     """
@@ -137,15 +135,16 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
             "bad_option", f"--threads is {demand.threads}.", "Give --threads 1 or more."
         )
     wanted = demand.threads or usable_cores() + 1  # one reads while the others compute
-    methods, rejected = _methods(table, costs, demand.method)
+    methods, rejected = _methods(ways, demand.method)
     smallest: Sizing | None = None
     for method in methods if explicit is not None else methods[:1]:
+        way = ways[method]
         precision = resolve_precision(
-            "float64" if method == "tsqr" or table.sparsity else demand.precision, table.dtype
+            "float64" if way.float64 or table.sparsity else demand.precision, table.dtype
         )
-        sizes = list(block_sizes(table, method, precision))
+        sizes = list(block_sizes(table, precision, thin=way.thin))
         for block_rows in sizes if explicit is not None else sizes[:1]:
-            sizing = Sizing(table, costs[method], demand, precision, block_rows)
+            sizing = Sizing(table, way, demand, precision, block_rows)
             if smallest is None or sizing.peak(1) < smallest.peak(1):
                 smallest = sizing
             if sizing.peak(1) > budget or not sizing.fits_workers:
@@ -162,6 +161,7 @@ def make_plan(table: Table, costs: Costs, demand: Demand) -> Plan:
             if method != methods[0]:
                 given_up.append(f"{method}, not {methods[0]}")
                 rejected = {**rejected, methods[0]: "does not fit the budget"}
+                del rejected[method]
             return _planned(sizing, method, threads, budget, rejected, tuple(given_up))
     assert smallest is not None
     raise _does_not_fit(smallest, budget, explicit is not None)
@@ -242,23 +242,19 @@ def parse_memory(memory: str | int | None) -> int | None:
     return budget
 
 
-def _methods(table: Table, costs: Costs, method: str) -> tuple[list[str], dict[str, str]]:
+def _methods(ways: Ways, method: str) -> tuple[list[str], dict[str, str]]:
     """Methods to try in turn, and why the others are not."""
-    if "gram" not in costs:
-        return list(costs), {}
     if method != "auto":
-        if method not in costs:
+        if method not in ways:
             raise RequestError(
                 "bad_option",
                 f"Method {method!r} is unknown.",
-                f"{did_you_mean(method, ['auto', *costs])}Choose one of auto, {', '.join(costs)}.",
+                f"{did_you_mean(method, ['auto', *ways])}Choose one of auto, {', '.join(ways)}.",
             )
-        return [method], {other: f"{method} was asked for" for other in costs if other != method}
-    p = table.columns
-    rejected = {"tsqr": "runs only when asked for"}
-    if p <= GRAM_FEATURES:
-        return ["gram", "lanczos"], {**rejected, "lanczos": "one read is enough: gram"}
-    return ["lanczos"], {**rejected, "gram": f"{p} features are more than {GRAM_FEATURES}"}
+        return [method], {other: f"{method} was asked for" for other in ways if other != method}
+    rejected = {name: way.passed_over for name, way in ways.items() if way.passed_over}
+    tried = [name for name in ways if name not in rejected]
+    return tried, rejected | dict.fromkeys(tried[1:], f"{tried[0]} will do")
 
 
 def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:

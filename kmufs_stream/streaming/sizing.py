@@ -50,8 +50,26 @@ class Cost:
     reads: int
 
 
-Costs = Mapping[str, Callable[[int, int], Cost]]
-"""Per method, the preferred first, its cost from block rows and bytes of a number in products."""
+@dataclass(frozen=True)
+class Way:
+    """A way to run, of which a plan takes one.
+
+    Attributes
+    ----------
+    cost : from the rows of a block and the bytes of a number in products.
+    passed_over : why it runs only when asked for; "" where it need not be.
+    float64 : works in float64, whatever precision is asked for.
+    thin : multiplies blocks with few vectors, not with themselves: small blocks will do.
+    """
+
+    cost: Callable[[int, int], Cost]
+    passed_over: str = ""
+    float64: bool = False
+    thin: bool = False
+
+
+Ways = Mapping[str, Way]
+"""By the names of their methods, the preferred first."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +98,7 @@ class Demand:
     held : bytes in this process beside what the plan knows of, all the time.
     solver_bytes : working memory of the solver.
     copies : whether the selected columns are written.
-    method : ``auto``, or a key of the costs.
+    method : ``auto``, or one of the ways.
     memory : budget; None for half of what is available.
     threads : block tasks side by side; None for one more than there are cores.
     precision : ``auto``, ``float32`` or ``float64``.
@@ -98,15 +116,15 @@ class Demand:
     cluster: ClusterSize | None = None
 
 
-def block_sizes(table: Table, method: str, precision: Precision) -> Iterator[int]:
+def block_sizes(table: Table, precision: Precision, *, thin: bool) -> Iterator[int]:
     """Block rows, falling: whole chunks, or shards where these are small."""
     if table.sparsity is not None:
-        yield from _sparse_block_sizes(table, table.sparsity, method)
+        yield from _sparse_block_sizes(table, table.sparsity, thin)
         return
     small = table.shard_rows * table.row_bytes <= LARGE_BLOCK_BYTES
     unit = table.shard_rows if small else table.chunk_rows
     row = table.shape[1] * np.dtype(precision).itemsize
-    if method == "lanczos":
+    if thin:
         target = BLOCK_BYTES
     else:
         # Adding a block's p x p product to the state must cost little beside making it.
@@ -120,7 +138,7 @@ def block_sizes(table: Table, method: str, precision: Precision) -> Iterator[int
         yield table.chunk_rows
 
 
-def _sparse_block_sizes(table: Table, sparsity: Sparsity, method: str) -> Iterator[int]:
+def _sparse_block_sizes(table: Table, sparsity: Sparsity, thin: bool) -> Iterator[int]:
     """Block rows, falling: tens of MB of entries, or what the products densify at a time.
 
     At least a chunk of entries, so that few chunks are decoded twice.
@@ -128,7 +146,7 @@ def _sparse_block_sizes(table: Table, sparsity: Sparsity, method: str) -> Iterat
     n = max(table.shape[0], 1)
     mean = max(int(sparsity.indptr[-1]) // n, 1)
     rows = BLOCK_BYTES // (table.mean_row_bytes + PROJECTED_BYTES)
-    if method != "lanczos":
+    if not thin:
         rows = min(rows, slab_rows(table.shape[1]))
     rows = min(max(rows, sparsity.chunk_entries // mean, 1), n)
     while rows > 1:
@@ -143,7 +161,7 @@ class Sizing:
     def __init__(
         self,
         table: Table,
-        cost: Callable[[int, int], Cost],
+        way: Way,
         demand: Demand,
         precision: Precision,
         block_rows: int,
@@ -157,7 +175,7 @@ class Sizing:
         self.block_rows = block_rows
         self.blocks_per_partition = max(several, -(-blocks // MAX_PARTITIONS), 1)
         self.partitions = -(-blocks // self.blocks_per_partition)
-        self.cost = cost(min(block_rows, n), itemsize)
+        self.cost = way.cost(min(block_rows, n), itemsize)
         self.sample = sample_size(n, table.row_bytes) * table.row_bytes
         self.chunk_rows = output_chunk_rows(table, demand.h)
         rows = min(block_rows, n)
@@ -180,14 +198,10 @@ class Sizing:
         self.base = BASELINE + table.held_bytes + demand.held
         self.fixed = {"probe": self.base + probe}
 
-    def live_states(self, threads: int) -> int:
-        """Partition states that are alive at once: being folded, merged, or waiting to be."""
-        return min(2 * self.partitions, 4 * threads + self.partitions.bit_length())
-
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost
         kept = self.base + self.sample + cost.kept
-        states = self.live_states(threads) * cost.state
+        states = live_states(self.partitions, threads) * cost.state
         if self.demand.cluster is not None:
             # The workers hold blocks and states; the last state comes here, pickled.
             return self.fixed | {
@@ -210,7 +224,7 @@ class Sizing:
             return 0
         # Beside the states that tasks make and wait for: those of a run that is being folded, the
         # kernel's constants, and what a state is pickled into.
-        live = self.live_states(cluster.threads) + cluster.threads * RUN.bit_length()
+        live = live_states(self.partitions, cluster.threads) + cluster.threads * RUN.bit_length()
         reading = cluster.threads * self.block + (live + 2) * cost.state
         held = self.table.held_bytes  # the source's own, sent to each
         return WORKER_BASELINE + held + max(reading, cluster.threads * self.copy)
@@ -224,6 +238,11 @@ class Sizing:
 
     def peak(self, threads: int) -> int:
         return max(self.stages(threads).values())
+
+
+def live_states(partitions: int, threads: int) -> int:
+    """Partition states that are alive at once: being folded, merged, or waiting to be."""
+    return min(2 * partitions, 4 * threads + partitions.bit_length())
 
 
 def output_chunk_rows(table: Table, h: int) -> int:

@@ -1,20 +1,67 @@
-"""Processes of the command line: as it is typed, or so slow that something can happen meanwhile."""
+"""What a command leaves, and processes of the command line.
+
+As it is typed, or so slow that something can happen meanwhile.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import re
 import runpy
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from helpers import SMALL_BLOCK
 from processes import Begun, until
 
 from kmufs_stream import reader, selection
 from kmufs_stream.sources.store import StoredRows
 from kmufs_stream.streaming import sizing
 from kmufs_stream_cli import main
+
+
+def _no_constants(name: str) -> Any:
+    raise AssertionError(f"{name} is not JSON")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command left: exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one strict JSON document that stdout holds."""
+        assert self.out.count("\n") == 1
+        return json.loads(self.out, parse_constant=_no_constants)
+
+    def words(self) -> str:
+        """Stdout with its white space evened out."""
+        return " ".join(self.out.split())
+
+
+def ended(process: Begun) -> Run:
+    """What a process leaves at its end."""
+    return Run(process.end(), *process.said())
+
+
+@functools.cache
+def documented() -> dict[str, set[str]]:
+    """By command, what docs/output.md says of its --json."""
+    page = (Path(__file__).parents[2] / "docs/output.md").read_text()
+    told: dict[str, set[str]] = {}
+    for section in page.split("\n### ")[1:]:
+        heading, _, text = section.partition("\n")
+        for command in re.findall(r"`(\w+) --json`", heading):
+            told[command] = set(re.findall(r"`(\w+)`", text))
+    return told
 
 
 def typed(*arguments: object) -> Begun:
@@ -81,7 +128,7 @@ def _begun(
             gate.wait()
         return solve(*given)
 
-    sizing.BLOCK_BYTES = sizing.LARGE_BLOCK_BYTES = 4000
+    sizing.BLOCK_BYTES = sizing.LARGE_BLOCK_BYTES = SMALL_BLOCK
     reader.CachedRows = lambda rows, limit: rows  # type: ignore[assignment, misc]
     StoredRows._stored = read_slowly  # type: ignore[method-assign]
     selection.solve = solve_slowly

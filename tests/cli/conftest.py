@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
-from commands import Gate, typed
-from helpers import planted, write_bare, write_xarray
-from processes import Begun
+from commands import Gate, Run, documented, ended, typed
+from helpers import contents, planted, write_bare, write_xarray
 
 from kmufs_stream import reader
-from kmufs_stream.streaming import sizing
 from kmufs_stream_cli import main
 from kmufs_stream_cli.app import program
-
-
-def _no_constants(name: str) -> Any:
-    raise AssertionError(f"{name} is not JSON")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a command left: exit code, stdout, stderr."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """The one strict JSON document that stdout holds."""
-        assert self.out.count("\n") == 1
-        return json.loads(self.out, parse_constant=_no_constants)
-
-    def words(self) -> str:
-        """Stdout with its white space evened out."""
-        return " ".join(self.out.split())
-
-
-def ended(process: Begun) -> Run:
-    """What a process leaves at its end."""
-    return Run(process.end(), *process.said())
 
 
 @pytest.fixture
@@ -59,7 +26,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Runs the command line in this process; what an error advises has to be possible."""
+    """Runs the command line in this process.
+
+    What an error advises has to be possible, and each key of a --json be told in the docs.
+    """
 
     def run(*arguments: object) -> Run:
         capsys.readouterr()
@@ -67,16 +37,18 @@ def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
         done = Run(code, *capsys.readouterr())
         if code in (1, 2):
             assert unknown_options(str(arguments[0]), done.err or done.out) == set()
+        elif code == 0 and "--json" in arguments:
+            assert done.json().keys() <= documented()[str(arguments[0])]
         return done
 
     return run
 
 
 @pytest.fixture
-def here(cli: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+def here(
+    cli: Callable[..., Run], small_blocks: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Run]:
     """Runs the command line in this process, in the partitions of slow ones."""
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
     return cli
 
@@ -129,16 +101,6 @@ def genes(folder: Path) -> Path:
     )
     write_xarray(folder / "genes.zarr", cells, chunks=(50, 14))
     return Path("genes.zarr")
-
-
-def contents(place: Path) -> dict[str, str]:
-    """Every file and folder below a place, files with a digest of what they hold."""
-    return {
-        str(path.relative_to(place)): (
-            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
-        )
-        for path in sorted(place.rglob("*"))
-    }
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import anndata
 import pytest
 import scipy.sparse as sp
-from conftest import Run
+from commands import Run
 from sources import anndata_stores as stores
 
 Cli = Callable[..., Run]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from conftest import Run
+from commands import Run
 from helpers import planted, write_bare
 
 from kmufs_stream import decompose, load_factor

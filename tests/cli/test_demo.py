@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from conftest import Run, contents
+from commands import Run
+from helpers import contents
 
 Cli = Callable[..., Run]
 

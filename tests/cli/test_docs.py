@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import anndata
@@ -15,14 +16,19 @@ import pandas as pd
 import pytest
 import scipy.io
 import xarray as xr
-from conftest import Run
+from commands import Run, documented
 from helpers import planted, write_bare
 from scipy import sparse
 from sources import anndata_stores as stores
 
+from kmufs_stream.routes import ROUTES
+from kmufs_stream.solving import SOLVERS
+from kmufs_stream_cli.app import COMMANDS
 from kmufs_stream_cli.demo_data import write_digits
 
 ROOT = Path(__file__).parents[2]
+PARTS = ("docs", "examples", "tests")  # not what else a clone holds, such as an environment
+OURS = sorted([*ROOT.glob("*.md"), *(p for part in PARTS for p in (ROOT / part).glob("**/*.md"))])
 PAGES = ("README.md", "docs/guide.md", "docs/data.md", "docs/running.md")
 ELSEWHERE = ("--scheduler", "--workers")  # what takes a cluster has tests of its own
 
@@ -104,10 +110,23 @@ def test_the_python_of_a_page_works(page: str) -> None:
         exec(block, scope)
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("**/*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", OURS, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    ("page", "names"), [("docs/solvers.md", SOLVERS), ("docs/how-it-works.md", ROUTES)]
+)
+def test_none_is_forgotten(page: str, names: Mapping[str, object]) -> None:
+    text = (ROOT / page).read_text()
+    assert all(f"`{name}`" in text or f"--solver {name}" in text for name in names)
+
+
+def test_every_json_is_told_of() -> None:
+    able = {c.__name__ for c in COMMANDS if "json" in inspect.signature(c).parameters}
+    assert able == documented().keys()
 
 
 def test_every_page_is_reached_from_the_readme() -> None:

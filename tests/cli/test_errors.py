@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from commands import Gate, begun
-from conftest import Run, contents, ended
-from helpers import environment, planted, write_bare
+from commands import Gate, Run, begun, ended
+from helpers import contents, environment, planted, write_bare
 
 import kmufs_stream.selection
 

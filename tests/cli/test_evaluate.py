@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import Run
+from commands import Run
 from helpers import planted, write_xarray
 
 from kmufs_stream import evaluate

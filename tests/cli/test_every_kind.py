@@ -19,7 +19,7 @@ import pytest
 import xarray as xr
 import zarr
 import zarr.codecs.numcodecs
-from conftest import Run
+from commands import Run
 from helpers import planted, write_bare
 from reference import assert_optimal, reference
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import xarray as xr
-from conftest import Run
+from commands import Run
 from helpers import planted, write_bare
 from sources import anndata_stores as stores
 

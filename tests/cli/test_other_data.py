@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from conftest import Run
+from commands import Run
 from helpers import planted
 
 Cli = Callable[..., Run]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import pty
 import re
@@ -17,14 +18,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import begun
-from conftest import Run
+from commands import Run, begun
 from helpers import planted, write_bare
 from processes import LIMIT
 from zarr.storage import LocalStore
 
 from kmufs_stream.progress import Advanced, Noticed, Planned, Started
-from kmufs_stream.streaming import sizing
+from kmufs_stream.streaming import plan
+from kmufs_stream.streaming.memory import size
 from kmufs_stream_cli.tally import Tally, duration, left_of
 
 Cli = Callable[..., Run]
@@ -170,24 +171,28 @@ def test_a_pipe_is_told_nothing_unless_asked(
     assert done.json()
 
 
-def test_a_log_has_the_plan_and_each_stage(cli: Cli, table: Path) -> None:
+def test_a_log_has_the_plan_and_each_stage(
+    cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = itertools.count(4_000_000_000, 1_000_000_000)  # changes from look to look
+    monkeypatch.setattr(plan, "available_memory", lambda: next(free))
     done = cli("select", table, "--k", 3, "--h", 5, "--log", "--json")
     assert done.json()["h"] == 5
     lines = done.err.splitlines()
     assert "shape: 300 samples (sample) x 12 features (feature)" in lines
-    assert any(line.startswith("memory: ") and "predicted" in line for line in lines)
+    budget = size(done.json()["budget_bytes"])
+    assert any(re.fullmatch(rf"memory: .* predicted at most, of {budget}", line) for line in lines)
     assert "read 1 of 1: 300 rows" in lines
     assert any(re.match(r"read 1 of 1: done in .* s, 300 rows, .*B/s", line) for line in lines)
     assert any(re.match(r"solving \(admm\): done .* iterations.*objective", x) for x in lines)
     assert any(re.match(r"writing: done in .* s, 300 rows", line) for line in lines)
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_a_log_tells_where_a_stage_stands_every_so_often(
     cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kmufs_stream_cli.log.EVERY", 0.001)
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     done = cli("select", rows, "--k", 3, "--h", 5, "--log", "--threads", 1)
     now = (
         r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, reading alone about .*B/s, "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import xarray as xr
-from conftest import Run
+from commands import Run
 
 
 def test_select_report_info(cli: Callable[..., Run], genes: Path, folder: Path) -> None:

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from commands import Gate, begun
-from conftest import Run, contents, ended
-from helpers import environment, planted, write_bare
+from commands import Gate, Run, begun, ended
+from helpers import contents, environment, planted, write_bare
 from processes import until
 
 from kmufs_stream_cli.interrupt import Interrupted

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from commands import Gate, begun
-from conftest import Run
+from commands import Gate, Run, begun
 from helpers import Bucket, planted, write_bare
 from processes import Begun
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from conftest import Run
+from commands import Run
 from helpers import environment, few_telling, planted, tied_table, write_bare, write_xarray
 
 from kmufs_stream import select

@@ -9,15 +9,16 @@ from typing import get_args
 import numpy as np
 import pytest
 import xarray as xr
-from conftest import Run
+from commands import Run
 from helpers import planted
 
 from kmufs_stream.errors import did_you_mean
+from kmufs_stream.routes import ROUTES
 from kmufs_stream.screening import POLICIES
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming.scaling import Precision
 from kmufs_stream_cli import main, options
-from kmufs_stream_cli.app import EXAMPLES
+from kmufs_stream_cli.app import COMMANDS
 
 Cli = Callable[..., Run]
 
@@ -85,6 +86,7 @@ def test_nothing_is_suggested_where_nothing_is_near() -> None:
 
 def test_the_names_that_are_completed_are_those_that_there_are() -> None:
     assert set(options.SOLVERS) == set(SOLVERS)
+    assert set(options.METHODS) == {"auto", *ROUTES}
     assert set(options.PRECISIONS) == {"auto", *get_args(Precision)}
     assert set(options.MISSING) == set(POLICIES)
 
@@ -113,9 +115,9 @@ def test_a_shell_completes(
     assert (end.value.code, capsys.readouterr().out.split()) == (0, expected)
 
 
-@pytest.mark.parametrize("command", EXAMPLES)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_a_summary_and_the_examples(cli: Cli, command: Callable[..., None]) -> None:
     shown = " ".join(cli(command.__name__, "--help").out.split())
     assert str(command.__doc__).split("\n\n")[0].strip()[:50] in shown
-    for example in EXAMPLES[command]:
+    for example in COMMANDS[command]:
         assert f"kmufs-stream {example}"[:70] in shown

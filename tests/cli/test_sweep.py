@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from conftest import Run
+from commands import Run
 from helpers import few_telling
 
 from kmufs_stream import decompose, sweep

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Run
+from commands import Run
 from helpers import labelled, planted, write_bare, write_xarray
 
 from kmufs_stream import decompose, load_factor, open_matrix

@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from zarr.storage import LocalStore, WrapperStore
 
 from kmufs_stream.sources import Rows
+
+LOST = "/c/1/0"
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,14 @@ class Slow:
 
     def take(self, start: int, stop: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         raise NotImplementedError
+
+
+class Losing(WrapperStore[LocalStore]):
+    """A store that takes some chunks and keeps them nowhere."""
+
+    async def set(self, key: str, value: Any) -> None:
+        if not key.endswith(LOST):
+            await super().set(key, value)
 
 
 class Alive:

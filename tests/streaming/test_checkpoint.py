@@ -26,16 +26,13 @@ from kmufs_stream import (
 from kmufs_stream import decomposition as decomposing
 from kmufs_stream.progress import Advanced, Event, Noticed
 from kmufs_stream.streaming import checkpoint as checkpoints
-from kmufs_stream.streaming import sizing
 
 METHODS = ("gram", "tsqr", "lanczos")
 
 
 @pytest.fixture(autouse=True)
-def _many_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def _many_reads(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition for every chunk, every pass reads, and states are saved at every chance."""
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 4000)
     monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
     monkeypatch.setattr(checkpoints, "SAVING_SHARE", 0)
 

@@ -22,11 +22,12 @@ import distributed
 import numpy as np
 import pytest
 import zarr
-from cluster_rows import Alive, Counting, Killing, Numbers, Slow
+from cluster_rows import Alive, Counting, Killing, Losing, Numbers, Slow
 from helpers import environment, planted, same_bits, write_bare, write_xarray
 from processes import until
 from threadpoolctl import threadpool_info
 from xarray import DataArray
+from zarr.storage import LocalStore
 
 from kmufs_stream import (
     BrokenError,
@@ -51,7 +52,7 @@ from kmufs_stream.streaming.workers import open_workers
 GB = 10**9
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*unclosed.*"),
-    pytest.mark.usefixtures("quick_workers"),
+    pytest.mark.usefixtures("quick_workers", "small_blocks"),
 ]
 
 
@@ -90,12 +91,6 @@ def mortals(quick_workers: None) -> Iterator[Any]:
         distributed.Client(cluster) as client,
     ):
         yield client
-
-
-@pytest.fixture(autouse=True)
-def _many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(sizing, "LARGE_BLOCK_BYTES", 8000)
 
 
 @pytest.fixture
@@ -188,6 +183,17 @@ def test_the_subset_is_written_by_the_workers(
     assert contents[0] == contents[1]
     chosen = result.dataset["counts"].transpose("cell", "gene").values
     np.testing.assert_array_equal(chosen, X[:, result.selected])
+
+
+def test_a_chunk_that_a_worker_wrote_and_others_do_not_find(
+    table: Path, tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizing, "OUTPUT_CHUNK_BYTES", 4000)
+    out = Losing(LocalStore(tmp_path / "out.zarr"))
+    with pytest.raises(BrokenError, match=r"Rows \d+\.\.\d+ of the output are not") as caught:
+        select(table, 3, 5, out=out)
+    assert caught.value.code == "output_differs"
+    assert not list((tmp_path / "out.zarr").rglob("zarr.json"))
 
 
 def test_workers_tell_how_long_they_read(client: Any) -> None:

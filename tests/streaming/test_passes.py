@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_info
 
 from kmufs_stream import decompose, open_matrix, plan_selection
 from kmufs_stream.progress import Advanced, Event
-from kmufs_stream.streaming import sizing
 from kmufs_stream.streaming.kernels import Gram
 from kmufs_stream.streaming.passes import StoppedError, fold_partition, fold_run, run_pass
 from kmufs_stream.streaming.scaling import Scaling
+from kmufs_stream.streaming.sizing import live_states
 
 
 class Numbers:
@@ -106,10 +106,8 @@ def test_gram_is_bit_equal_for_any_number_of_threads() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_factor_is_bit_equal_for_any_number_of_threads(
-    monkeypatch: pytest.MonkeyPatch, dtype: Any
-) -> None:
-    monkeypatch.setattr(sizing, "BLOCK_BYTES", 4000)
+@pytest.mark.usefixtures("small_blocks")
+def test_factor_is_bit_equal_for_any_number_of_threads(dtype: Any) -> None:
     x = da.from_array(planted(2000, 30, dtype=dtype), chunks=(7, 30))
     assert len(plan_selection(open_matrix(x), 3, 5).partitions) > 8
     first = decompose(x, 3, threads=1)
@@ -168,20 +166,13 @@ class Live:
         time.sleep(random.random() / 300)
 
 
-def plan_of_partitions(count: int, threads: int) -> int:
-    """The number of states that a plan with as many partitions counts with."""
-    sized = sizing.Sizing.__new__(sizing.Sizing)
-    sized.partitions = count
-    return sized.live_states(threads)
-
-
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("partitions", [1, 5, 64, 200])
 def test_no_more_states_live_than_the_plan_counts(partitions: int, threads: int) -> None:
     kernel = Live()
     run_pass(kernel, Numbers(), cut(partitions, 1), threads=threads)
     assert kernel.most >= 1
-    assert kernel.most <= plan_of_partitions(partitions, threads)
+    assert kernel.most <= live_states(partitions, threads)
     assert kernel.now <= 1
 
 
@@ -195,7 +186,7 @@ def test_no_more_states_live_than_the_plan_counts_behind_stragglers() -> None:
 
     kernel = Stragglers()
     run_pass(kernel, Numbers(), cut(partitions, 1), threads=threads)
-    assert kernel.most <= plan_of_partitions(partitions, threads)
+    assert kernel.most <= live_states(partitions, threads)
 
 
 class Failing(Numbers):

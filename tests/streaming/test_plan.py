@@ -20,14 +20,22 @@ from kmufs_stream.streaming.plan import (
     parse_memory,
     resolve_precision,
 )
-from kmufs_stream.streaming.sizing import BASELINE, MAX_PARTITIONS, MB, ClusterSize, Cost, Demand
+from kmufs_stream.streaming.sizing import (
+    BASELINE,
+    MAX_PARTITIONS,
+    MB,
+    ClusterSize,
+    Cost,
+    Demand,
+    Way,
+)
 from kmufs_stream.streaming.table import Table
 
 GB = 10**9
 
 
-def costs(p: int, k: int = 10) -> Any:
-    """Costs with the growth of the real routes."""
+def ways(p: int, k: int = 10) -> dict[str, Way]:
+    """Ways with the growth of the real routes."""
 
     def gram(rows: int, itemsize: int) -> Cost:
         return Cost(8 * p * p, itemsize * p * p, 0, 24 * p * p, 8 * p * p, 1)
@@ -38,7 +46,11 @@ def costs(p: int, k: int = 10) -> Any:
     def lanczos(rows: int, itemsize: int) -> Cost:
         return Cost(8 * p * k, rows * k * itemsize, 240 * p * k, 300 * p * k, 8 * p * k, 12)
 
-    return {"gram": gram, "tsqr": tsqr, "lanczos": lanczos}
+    return {
+        "gram": Way(gram, "" if p <= 6000 else "wide"),
+        "tsqr": Way(tsqr, "slow", float64=True),
+        "lanczos": Way(lanczos, thin=True),
+    }
 
 
 def plan_or_refusal(table: Table, **demand: Any) -> Plan | RequestError:
@@ -49,7 +61,7 @@ def plan_or_refusal(table: Table, **demand: Any) -> Plan | RequestError:
 
 
 def plan_of(table: Table, **demand: Any) -> Plan:
-    return make_plan(table, costs(table.shape[1]), Demand(**demand))
+    return make_plan(table, ways(table.shape[1]), Demand(**demand))
 
 
 def table_of(
@@ -205,6 +217,7 @@ def test_concessions_in_order() -> None:
     for plan in kinds[2][1]:
         assert any("not gram" in c for c in plan.concessions)
         assert plan.rejected["gram"] == "does not fit the budget"
+        assert plan.method not in plan.rejected
 
 
 def test_blocks_shrink_only_for_an_explicit_budget(monkeypatch: pytest.MonkeyPatch) -> None:

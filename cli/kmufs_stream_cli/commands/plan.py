@@ -187,7 +187,7 @@ def _of_workers(made: Plan) -> str:
 
 
 def _most(made: Plan) -> str:
-    return "at most " if made.method == "lanczos" else ""
+    return "at most " if made.reads > 1 else ""
 
 
 def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[str, Any]:

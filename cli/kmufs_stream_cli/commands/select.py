@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kmufs_stream.errors import counted
+from kmufs_stream.progress import Event, Planned
 from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.commands.plan import plan_facts
-from kmufs_stream_cli.progress import opened, say, shown
+from kmufs_stream_cli.notices import say
+from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table, storage_options
 from kmufs_stream_cli.typed import typed
 
@@ -18,17 +20,6 @@ if TYPE_CHECKING:
 
 BEST = 10
 WELL_KNOWN = 0.01  # an error of a score
-GREEDY = ("consensus", "css")
-PLANNED = (
-    "solver",
-    "selection_only",
-    "method",
-    "lanczos",
-    "screening",
-    "memory",
-    "threads",
-    "precision",
-)
 
 
 @on_table
@@ -158,16 +149,17 @@ def run_select(
     matrix: Matrix, k: int, h: int, *, out: str, log: bool, quiet: bool, **asked: Any
 ) -> Selection:
     """Select with the progress shown; ``asked`` are the keywords of kmufs_stream.select."""
-    from kmufs_stream import plan_selection
     from kmufs_stream import select as run
 
-    if log and asked.get("factor") is None:
-        planned = {name: asked[name] for name in PLANNED if name in asked}
-        plan = plan_selection(matrix, k, h, **planned)
-        for name, value in plan_facts(matrix, plan):
-            say(f"{name}: {value}")
     with shown(log=log, quiet=quiet) as progress:
-        return run(matrix, k, h, out=out, command=typed(), progress=progress, **asked)
+
+        def told(event: Event) -> None:
+            if log and isinstance(event, Planned) and event.plan is not None:
+                for name, value in plan_facts(matrix, event.plan):
+                    say(f"{name}: {value}")
+            progress(event)
+
+        return run(matrix, k, h, out=out, command=typed(), progress=told, **asked)
 
 
 def show_selection(result: Selection, stores: list[str] | None = None) -> None:
@@ -317,9 +309,11 @@ def _missing(summary: dict[str, Any]) -> str:
 
 
 def _ending(summary: dict[str, Any]) -> str:
+    from kmufs_stream.solving import is_greedy
+
     if summary["iterations"] == 0:
         return f"{summary['solver']}: closed form"
-    if summary["solver"] in GREEDY:
+    if is_greedy(summary["solver"]):
         return f"{summary['solver']}: one feature after another"
     if summary["converged"]:
         return f"{summary['solver']}: converged after {summary['iterations']} iterations"

@@ -18,9 +18,8 @@ from kmufs_stream_cli.typed import read_by
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor, Sweep
-    from kmufs_stream.trials import Trial
+    from kmufs_stream.proposal import Proposal
 
-RECOMMENDED = "consensus"
 BAR = 10  # letters of a full one
 EXPLAINED = (
     "at noise: of the h, how many vary with the k leading components no more than",
@@ -145,7 +144,8 @@ def sweep(
         show.as_json(found.summary())
     else:
         _show(found, suggest_k=suggest_k, suggest_h=suggest_h, csv=csv)
-        if any(trial.h < found.usable for trial in found.trials):
+        proposal = found.proposal
+        if proposal is not None:
             reading = {
                 "method": method,
                 "tol": tol,
@@ -157,7 +157,7 @@ def sweep(
                 "workers": workers,
                 "precision": precision,
             }
-            _show_next(found, table, factor, reading, csv)
+            _show_next(found, proposal, table, factor, reading, csv)
 
 
 def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -235,31 +235,9 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     show.facts(out, [*show.took(found.summary()), *written])
 
 
-def _choice(found: Sweep) -> tuple[str, dict[str, Any]]:
-    """Why one of the trials to begin with, and its options.
-
-    All features explain most, and to choose them is no choice.
-    """
-    choices = [trial for trial in found.trials if trial.h < found.usable]
-    k, why_k = _one_k(found, sorted({trial.k for trial in choices}))
-    solvers = list(dict.fromkeys(trial.solver for trial in choices))
-    solver, chosen = solvers[0], [why_k] if why_k else []
-    if len(solvers) > 1:
-        solver = RECOMMENDED if RECOMMENDED in solvers else solver
-        usual = ", which usually finds clusters best" if solver == RECOMMENDED else ", the first"
-        chosen.append(solver + usual)
-    curve = [trial for trial in choices if (trial.k, trial.solver) == (k, solver)]
-    h, why_h = _one_h(curve, found.suggested_h.get((k, solver)))
-    if len({trial.h for trial in found.trials}) > 1:
-        chosen.append(why_h)
-    why = f"To write one of them: {'; '.join(chosen)}." if chosen else "To write it."
-    if found.suggested_k.k is None:
-        why = f"No component stands above noise, so there may be no clusters. {why}"
-    return why, {"k": k, "h": h, "solver": solver}
-
-
 def _show_next(
     found: Sweep,
+    proposal: Proposal,
     table: TableOptions,
     factor: Factor | None,
     reading: dict[str, Any],
@@ -267,7 +245,11 @@ def _show_next(
 ) -> None:
     """What writes one of the trials; ``reading`` are options for whoever reads the data again."""
     out = show.console()
-    why, trial = _choice(found)
+    reasons = "; ".join(proposal.why)
+    why = f"To write one of them: {reasons}." if reasons else "To write it."
+    if found.suggested_k.k is None:
+        why = f"No component stands above noise, so there may be no clusters. {why}"
+    trial = {"k": proposal.k, "h": proposal.h, "solver": proposal.solver}
     show.line(out)
     if factor is None:
         data, more = table.data, {**table.typed(), **options.unusual(**reading)}
@@ -282,32 +264,6 @@ def _show_next(
     held = f"the rows of {data}" if data else "the rows that it was made of"
     asked = show.command("select", "", **trial, **more).partition(" '' ")[2]
     show.line(out, f"{why} Give select a store that holds {held}: {asked}")
-
-
-def _one_k(found: Sweep, ks: list[int]) -> tuple[int, str]:
-    """A k and why; what is explained of the components of one k says nothing of another k."""
-    wanted = found.suggested_k.k
-    if wanted is None:
-        return ks[0], f"k = {ks[0]}, the smallest" * (len(ks) > 1)
-    if wanted in ks:
-        return wanted, f"k = {wanted}, for which the spectrum speaks"
-    nearest = min(ks, key=lambda k: abs(k - wanted))
-    spoken = f"k = {nearest}, the nearest to k = {wanted}, for which the spectrum speaks"
-    return nearest, spoken * (len(ks) > 1)
-
-
-def _one_h(curve: list[Trial], knee: int | None) -> tuple[int, str]:
-    """An h and why: the knee where there is one, without what is mere noise where that can be."""
-    at_noise = {trial.h: trial.at_noise for trial in curve}
-    telling = [h for h, some in at_noise.items() if not some]
-    if knee in telling or (knee in at_noise and not telling):
-        some = f", with {at_noise[knee]:,} of them at noise" if at_noise[knee] else ""
-        return knee, f"h = {knee}, the knee of its curve{some}"
-    if len(telling) == len(curve):
-        return telling[-1], f"h = {telling[-1]}, the most that leaves any out (there is no knee)"
-    if telling:
-        return telling[-1], f"h = {telling[-1]}, the most with none at noise"
-    return curve[0].h, f"h = {curve[0].h}, the fewest (all have some at noise)"
 
 
 def _show_k(out: Any, found: Sweep) -> None:

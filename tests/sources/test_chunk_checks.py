@@ -20,8 +20,8 @@ from zarr.dtype import VariableLengthBytes
 from zarr.storage import MemoryStore
 
 from kmufs_stream import BrokenError, RequestError, open_matrix, select
+from kmufs_stream.sources.chunk_checks import checked
 from kmufs_stream.sources.labels import class_codes
-from kmufs_stream.sources.lengths import checked
 
 NAMES = np.array(["geneA", "g", "é", "", "abc"], dtype=object)
 BLOSC: dict[int, Any] = {2: numcodecs.Blosc(), 3: zarr.codecs.BloscCodec()}

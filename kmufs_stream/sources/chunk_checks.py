@@ -11,19 +11,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numcodecs
 import zarr
 import zarr.codecs
 import zarr.codecs.numcodecs
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.codec import BaseCodec
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.storage import StorePath, WrapperStore
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import StorePath
 
 from kmufs_stream.errors import RequestError
+from kmufs_stream.internals import ArraySpec, StoreInFront
 from kmufs_stream.places import name_of
 from kmufs_stream.sources.stored import METADATA, address, corrupt_chunk
 
@@ -46,15 +47,13 @@ def checked(store: Store, arrays: Iterable[zarr.Array[Any]]) -> CheckedStore:
     return CheckedStore(store, {path: check for path, check in found.items() if check is not None})
 
 
-class CheckedStore(WrapperStore[Store]):
+class CheckedStore(StoreInFront):
     """A store that raises BrokenError, with its name, for a chunk cut off or miscounted.
 
     Parameters
     ----------
     checks : of the arrays below these prefixes; chunks of others are not looked at.
     """
-
-    _supports_sync_io = False  # Zarr's shortcut would pass by what follows
 
     def __init__(self, store: Store, checks: Mapping[str, Check]) -> None:
         super().__init__(store)
@@ -63,7 +62,7 @@ class CheckedStore(WrapperStore[Store]):
     def __str__(self) -> str:
         return name_of(self._store)
 
-    def _with_store(self, store: Store) -> CheckedStore:
+    def over(self, store: Store) -> Self:
         return type(self)(store, self._checks)
 
     async def get(

@@ -1,0 +1,130 @@
+"""What holds of every source: whoever adds one names it here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+import zarr
+from anndata import AnnData
+from helpers import labelled, planted, write_bare, write_xarray
+from scipy import sparse
+from sources import anndata_stores
+from zarr.storage import LocalStore
+
+from kmufs_stream import Matrix, RequestError, open_matrix, select
+from kmufs_stream.sources.memory import open_dataarray
+
+X = np.where(planted(90, 6) < 0, 0.0, planted(90, 6))
+
+
+def by_the_short_way(folder: Path) -> Matrix:
+    """A format that xarray does not know, as its docstring says: a table in a file of NumPy's."""
+    path = folder / "x.npy"
+    np.save(path, X)
+    lazy = da.from_array(np.load(path, mmap_mode="r"), chunks=(30, 6))
+    seen = path.stat()
+    return replace(
+        open_dataarray(xr.DataArray(lazy, dims=("cell", "gene"), name="counts")),
+        source=str(path),
+        place=path,
+        inventory=lambda: [str(X.shape), f"{seen.st_size} {seen.st_mtime_ns}"],
+    )
+
+
+def anndata_of(values: Any, folder: Path) -> Path:
+    return anndata_stores.write_zarr3(AnnData(values), folder / "cells")
+
+
+def variables(folder: Path) -> Path:
+    columns = {f"g{i}": ("cell", X[:, i]) for i in range(6)}
+    xr.Dataset(columns).to_zarr(folder / "columns.zarr", consolidated=False)
+    return folder / "columns.zarr"
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "NumPy": lambda folder: X,
+    "Dask": lambda folder: da.from_array(X, chunks=(20, 3)),
+    "pandas": lambda folder: pd.DataFrame(X, columns=list("abcdef")),
+    "DataArray": lambda folder: labelled(X),
+    "Dataset": lambda folder: labelled(X).to_dataset(),
+    "Zarr array": lambda folder: zarr.open_array(
+        write_bare(folder / "x.zarr", X, chunks=(20, 4)), mode="r"
+    ),
+    "Zarr store": lambda folder: LocalStore(write_bare(folder / "x.zarr", X, chunks=(20, 4))),
+    "sharded": lambda folder: write_bare(folder / "x.zarr", X, chunks=(10, 3), shards=(30, 6)),
+    "xarray's store": lambda folder: write_xarray(folder / "x.zarr", labelled(X), chunks=(20, 6)),
+    "AnnData": lambda folder: anndata_of(X, folder),
+    "sparse AnnData": lambda folder: anndata_of(sparse.csr_matrix(X), folder),
+    "AnnData by columns": lambda folder: anndata_of(sparse.csc_matrix(X), folder),
+    "variables": lambda folder: open_matrix(variables(folder), features_from_variables=True),
+    "the short way": by_the_short_way,
+}
+
+
+@pytest.fixture(params=SOURCES)
+def data(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return SOURCES[request.param](tmp_path)
+
+
+def array_of(block: Any) -> Any:
+    return block.toarray() if sparse.issparse(block) else block
+
+
+def test_a_source_is_a_table(data: Any) -> None:
+    matrix = open_matrix(data)
+    assert matrix.shape == X.shape
+    rows = pickle.loads(pickle.dumps(matrix.rows))  # as a worker of a cluster gets them
+    block = rows.read(7, 41)
+    assert block.dtype == matrix.dtype
+    assert sparse.issparse(block) == (matrix.sparsity is not None)
+    np.testing.assert_array_equal(array_of(block), X[7:41])
+    some = np.array([0, 2, 5])
+    taken = rows.take(7, 41, some)
+    assert taken.dtype == matrix.stored_dtype
+    np.testing.assert_array_equal(taken, X[7:41][:, some])
+    assert matrix.labels is None or len(matrix.labels) == 6
+    sizes = {matrix.sample_dim: 90, matrix.feature_dim: 6}
+    assert all(matrix.frame.sizes[dim] == sizes[str(dim)] for dim in matrix.frame.sizes)
+    assert 1 <= matrix.chunk_rows <= matrix.shard_rows
+    assert matrix.shard_rows % matrix.chunk_rows == 0
+    assert matrix.source
+    listed = matrix.inventory()
+    assert listed == matrix.inventory()
+    assert all(isinstance(text, str) for text in listed)
+
+
+def test_a_source_is_selected_from_and_copied(data: Any, tmp_path: Path) -> None:
+    chosen = select(data, 2, 3, solver="exact", out=tmp_path / "out.zarr")
+    expected = select(X, 2, 3, solver="exact")
+    assert chosen.selected.tolist() == expected.selected.tolist()
+    written = xr.open_zarr(tmp_path / "out.zarr")[chosen.matrix.name]
+    values = written.transpose(chosen.matrix.sample_dim, ...).values
+    np.testing.assert_array_equal(values, X[:, chosen.selected])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"variable": "no such"},
+        {"group": "no such"},
+        {"layer": "no such"},
+        {"sample_dims": "no such"},
+        {"feature_dims": "no such"},
+        {"feature_labels": "no such"},
+        {"where": "nosuch > 1"},
+        {"features": "no such"},
+    ],
+    ids=str,
+)
+def test_a_source_ignores_nothing_that_it_has_not(data: Any, said: dict[str, Any]) -> None:
+    with pytest.raises(RequestError):
+        open_matrix(data, **said)
