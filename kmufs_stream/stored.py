@@ -277,4 +277,5 @@ def restricted(matrix: Matrix, columns: NDArray[np.int64]) -> Matrix:
         in_memory=False,
         chunk_cells=0,
         asked=None,
+        dtypes=(),
     )

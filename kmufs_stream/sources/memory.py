@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -141,7 +141,8 @@ def open_dataset(
         common = common_dimensions("the xarray.Dataset", shapes)
         chosen = dataset[[n for n, s in shapes.items() if s == common]]
         whole = chosen.to_dataarray(VARIABLE, name="data")
-        return open_dataarray(whole, dataset, sample_dims=sample_dims, feature_dims=VARIABLE)
+        matrix = open_dataarray(whole, dataset, sample_dims=sample_dims, feature_dims=VARIABLE)
+        return replace(matrix, dtypes=tuple(v.dtype for v in chosen.data_vars.values()))
     dims = {n: [*map(str, v.dims)] for n, v in numeric.items() if v.ndim >= 2}
     tables = of_dimensions(dims, sample_dims, feature_dims)
     if variable is None and len(tables) != 1:

@@ -137,6 +137,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             else _pieces(matrix) + (whole if _is_one_block(matrix) else ""),
         ),
         ("labels", labels),
+        *([("note", matrix.doubt)] if matrix.doubt else []),
         ("method", f"{made.method}, products of blocks in {made.precision}"),
         ("not run", "; ".join(f"{name}: {why}" for name, why in made.rejected.items()) or "-"),
         (

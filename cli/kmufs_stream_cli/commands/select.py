@@ -229,6 +229,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     ]
     if result.matrix.hint is not None:
         rows.append(("shape", result.matrix.hint))
+    if result.matrix.doubt is not None:
+        rows.append(("note", result.matrix.doubt))
     if summary["missing_values"] or summary["samples_dropped"]:
         rows.append(("missing", _missing(summary)))
     if summary["kept"]:
