@@ -1,0 +1,83 @@
+"""What somebody types who has read no more than the first page, and what is then said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from conftest import Run
+from helpers import planted, write_bare
+
+Cli = Callable[..., Run]
+SIZE = ("--k", 2, "--h", 3)
+
+
+@pytest.mark.parametrize("command", [("info",), ("select", *SIZE)])
+def test_a_folder_of_everything(cli: Cli, folder: Path, command: tuple[str, ...]) -> None:
+    name, *rest = command
+    asked = (name, ".", *rest)
+    nothing = cli(*asked)
+    assert (nothing.code, nothing.out) == (2, "")
+    assert "The folder holds no store" in nothing.err
+    write_bare(folder / "x.zarr", planted(20, 6), chunks=(10, 6))
+    for other in ("a.parquet", "b.csv", "c.txt"):
+        (folder / other).write_text("a,b\n1,2\n")
+    assert "Give one of what is in it: x.zarr, a.parquet, b.csv.\n" in cli(*asked).err
+    for i in range(5):
+        (folder / f"t{i}.csv").write_text("a,b\n1,2\n")
+    assert "x.zarr, a.parquet, b.csv, t0.csv, t1.csv and 3 more.\n" in cli(*asked).err
+
+
+def test_parts_of_a_table_are_one_table_still(cli: Cli, folder: Path) -> None:
+    (folder / "parts" / "year=2020").mkdir(parents=True)
+    (folder / "parts" / "year=2020" / "0.parquet").touch()
+    (folder / "parts" / "1.parquet").touch()
+    assert "First type: kmufs-stream convert parts" in cli("select", "parts", *SIZE).err
+
+
+def test_a_file_that_was_converted_before(cli: Cli, folder: Path) -> None:
+    (folder / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    first = cli("select", "t.csv", *SIZE).err
+    assert "First type: kmufs-stream convert t.csv" in first
+    assert "--index-column and --coordinate" in first
+    (folder / "t.zarr").mkdir()
+    again = cli("select", "t.csv", *SIZE).err
+    assert "If t.zarr, which is here" in again
+    assert "kmufs-stream convert t.csv t.converted.zarr" in again
+
+
+def test_memory_too_small_for_any_table(cli: Cli, folder: Path) -> None:
+    write_bare(folder / "x.zarr", planted(200, 6), chunks=(200, 6))
+    done = cli("plan", "x.zarr", *SIZE, "--memory", "100MB")
+    assert done.code == 2
+    assert "Python and its libraries" in done.err
+    assert "rechunk" not in done.err
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("2", "2GB"), ("1.6", "1GB"), ("500", "500MB")])
+def test_memory_without_a_unit(cli: Cli, folder: Path, typed: str, meant: str) -> None:
+    write_bare(folder / "x.zarr", planted(20, 6), chunks=(20, 6))
+    done = cli("plan", "x.zarr", *SIZE, "--memory", typed)
+    assert done.code == 2
+    assert f"Did you mean {meant}?" in done.err
+
+
+def test_a_cube_is_proposed_before_a_mask_and_how_it_lies(cli: Cli, folder: Path) -> None:
+    cube = planted(50, 12).reshape(50, 3, 4)
+    flags = np.ones((60, 3, 4), np.int8)
+    dims = ("lat", "lon")
+    xr.Dataset({"flag": (("level", *dims), flags), "t": (("time", *dims), cube)}).to_zarr("f.zarr")
+    done = cli("plan", "f.zarr", *SIZE)
+    assert done.code == 2
+    assert "--variable t --sample-dims time.\n" in done.err
+    assert cli("plan", "f.zarr", *SIZE, "--variable", "t", "--sample-dims", "time").code == 0
+
+
+def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
+    xr.Dataset({f"v{i:02}": ("time", np.arange(9.0)) for i in range(62)}).to_zarr("v.zarr")
+    done = cli("plan", "v.zarr", *SIZE)
+    assert done.code == 2
+    assert "v04 (9,) float64 and 57 more.\n  Say --features-from-variables" in done.err
