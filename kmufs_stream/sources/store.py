@@ -296,8 +296,10 @@ def _likeliest(
 ) -> str:
     """What to type for the largest table, of real numbers if any is; ``guessed`` as of Matrix."""
     name = max(tables, key=lambda n: (tables[n].dtype.kind == "f", tables[n].size))
-    along = dimension_names(tables[name], datasets) or ()
-    return f"--variable {name}" + f" --sample-dims {along[0]}" * (guessed and len(along) > 2)
+    if tables[name].ndim == 2 or not guessed:
+        return f"--variable {name}"
+    along = dimension_names(tables[name], datasets)
+    return f"--variable {name} --sample-dims {'dim_0' if along is None else along[0]}"
 
 
 def _candidates(

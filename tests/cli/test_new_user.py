@@ -42,7 +42,7 @@ def test_a_file_that_was_converted_before(cli: Cli, folder: Path) -> None:
     (folder / "t.csv").write_text("a,b\n1,2\n3,4\n")
     first = cli("select", "t.csv", *SIZE).err
     assert "First type: kmufs-stream convert t.csv" in first
-    assert "--index-column and --coordinate" in first
+    assert "--index-column, --coordinate NAME" in first
     (folder / "t.zarr").mkdir()
     again = cli("select", "t.csv", *SIZE).err
     assert "If t.zarr, which is here" in again
