@@ -150,7 +150,9 @@ def check_solver(solver: str) -> None:
         raise RequestError(
             "bad_option",
             f"Solver {solver!r} is unknown.",
-            f"{did_you_mean(solver, SOLVERS)}Choose one of {', '.join(SOLVERS)}.",
+            f"{did_you_mean(solver, SOLVERS)}Choose one of {', '.join(SOLVERS)}."
+            if "," not in solver
+            else f"Choose one of {', '.join(SOLVERS)}; kmufs-stream sweep takes several.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,3 +82,28 @@ def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
     done = cli("plan", "v.zarr", *SIZE)
     assert done.code == 2
     assert "v04 (9,) float64 and 57 more.\n  Say --features-from-variables" in done.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("select x.zarr --k 2 --h 3 --sovler css", "Did you mean '--solver'? "),
+        ("select x.zarr --clusters 2 --h 3", "Did you mean '--k'? "),
+        ("report x.zarr --images figures", "Did you mean '--png'? "),
+        (
+            "select x.zarr --k 2 --h 3 --zebra",
+            "No such option: --zebra.\n  See kmufs-stream select",
+        ),
+        ("version", "Type: kmufs-stream --version\n"),
+        ("help select", "Type: kmufs-stream select --help\n"),
+        ("select 'my x.zarr' --k 2", "kmufs-stream sweep 'my x.zarr' --suggest-k --suggest-h\n"),
+        ("decompose --k", "See kmufs-stream decompose --help.\n"),
+        ("plan x.zarr --k 2 --h 3 --solver admm,css", "kmufs-stream sweep takes several.\n"),
+    ],
+)
+def test_words_that_are_none_of_ours(cli: Cli, folder: Path, typed: str, told: str) -> None:
+    write_bare(folder / "x.zarr", planted(20, 6), chunks=(20, 6))
+    done = cli(*shlex.split(typed))
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert "Possible options" not in done.err
