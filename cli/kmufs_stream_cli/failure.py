@@ -104,7 +104,7 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
     elif message.startswith("Missing") and option in SUGGESTED:
         data = next((word for word in command[2:3] if not word.startswith("-")), "DATA")
         proposed = shlex.join([command[0], "sweep", data, "--suggest-k", "--suggest-h"])
-        remedy = f"To have it proposed, type: {proposed}"
+        remedy = f"{remedy} To have it proposed, type: {proposed}"
     elif "No such command" in message and named[-1] in FLAGS:
         remedy = f"Type: {shlex.join([command[0], *command[2:], f'--{named[-1]}'])}"
     elif "No such command" in message and Path(named[-1]).exists():
