@@ -11,6 +11,7 @@ from kmufs_stream.places import is_zarr
 
 SHOWN = 5  # names
 STORES = (".zarr", ".zarr.zip", ".h5ad")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 INSIDE = "::"  # parts a file from the path of what is meant inside it
 SUFFIXES = {
     ".csv": "csv",
@@ -37,7 +38,7 @@ def kind_of(path: str) -> str | None:
         if any(place.glob("matrix.mtx*")):
             return "mtx"
         return "parquet" if next(place.rglob("*.parquet"), None) else None
-    suffixes = [s for s in place.suffixes if s not in (".gz", ".bz2", ".xz", ".zst")]
+    suffixes = [s for s in place.suffixes if s not in COMPRESSED]
     return SUFFIXES.get(suffixes[-1].lower()) if suffixes else None
 
 
@@ -78,7 +79,8 @@ def refuse_convertible(path: str) -> None:
     kind = kind_of(path)
     if kind is None or not Path(path.partition(INSIDE)[0]).exists():
         return
-    stem = Path(path.partition(INSIDE)[0]).resolve().name.partition(".")[0]
+    name = Path(path.partition(INSIDE)[0]).resolve()
+    stem = Path(name.stem if name.suffix in COMPRESSED else name).stem
     there = Path(f"{stem}.zarr").exists()
     command = ["kmufs-stream", "convert", path, *[f"{stem}.converted.zarr"] * there]
     remedy = f"First type: {shlex.join(command)}"

@@ -35,6 +35,7 @@ from kmufs_stream.sources.stacking import (
 )
 from kmufs_stream.sources.variables import VARIABLE, common_dimensions
 
+NAMED = 5  # columns
 HASHED_BYTES = 2**22  # at a time
 
 
@@ -162,6 +163,26 @@ def open_dataset(
         )
     array = dataset[name]
     return open_dataarray(array, dataset, sample_dims=sample_dims, feature_dims=feature_dims)
+
+
+def check_columns(frame: pd.DataFrame) -> None:
+    """Refuse a DataFrame some columns of which are no numbers, and name these."""
+    others = [str(name) for name, column in frame.items() if not _is_of_numbers(column)]
+    if others:
+        more = f" and {len(others) - NAMED:,} more" if len(others) > NAMED else ""
+        raise RequestError(
+            "bad_dtype",
+            f"The DataFrame holds columns that are no numbers: "
+            f"{', '.join(map(repr, others[:NAMED]))}{more}.",
+            "Leave out what describes the samples, as df.select_dtypes('number') does.",
+        )
+
+
+def _is_of_numbers(column: pd.Series[Any]) -> bool:
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return True
+    known = column.dropna()
+    return column.dtype == object and bool(pd.to_numeric(known, errors="coerce").notna().all())
 
 
 def open_bare(
