@@ -74,7 +74,7 @@ def select(
     solver : ``admm``, the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197); ``exact``,
         the optimum of its model in closed form; ``joint``, its problem before the relaxation;
         ``css``, column subset selection; ``consensus``, alignment with an ensemble of
-        clusterings, which chooses best.
+        clusterings, which finds unlabelled groups best on most data.
     options : parameters of the ADMM.
     factor : a factor of these data, or where it is stored: the data are then not read for it, and
         where in them the table is, transforms, and what takes part need not be said again.
