@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import typer
 
 from kmufs_stream.errors import KmufsError, did_you_mean
 from kmufs_stream_cli.interrupt import Interrupted
+from kmufs_stream_cli.typed import shell_line
 
 # The base of all usage errors: of click, or of the copy of click inside newer versions of Typer.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -58,7 +58,7 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
         return Failure(
             "interrupted",
             "Interrupted; no partial output is left.",
-            f"To {how}, type: {shlex.join(again)}",
+            f"To {how}, type: {shell_line(again)}",
             130,
         )
     if isinstance(error, UsageError):
@@ -103,12 +103,12 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
         remedy = meant.replace("'", "'--", 1) + remedy
     elif message.startswith("Missing") and option in SUGGESTED:
         data = next((word for word in command[2:3] if not word.startswith("-")), "DATA")
-        proposed = shlex.join([command[0], "sweep", data, "--suggest-k", "--suggest-h"])
+        proposed = shell_line([command[0], "sweep", data, "--suggest-k", "--suggest-h"])
         remedy = f"{remedy} To have it proposed, type: {proposed}"
     elif "No such command" in message and named[-1] in FLAGS:
-        remedy = f"Type: {shlex.join([command[0], *command[2:], f'--{named[-1]}'])}"
+        remedy = f"Type: {shell_line([command[0], *command[2:], f'--{named[-1]}'])}"
     elif "No such command" in message and Path(named[-1]).exists():
-        what = shlex.join([command[0], "select", *command[1:]])
+        what = shell_line([command[0], "select", *command[1:]])
         remedy = f"A command comes first, as in: {what}"
     return Failure("usage", message, remedy, 2)
 

@@ -12,6 +12,8 @@ import xarray as xr
 from conftest import Run
 from helpers import planted, write_bare
 
+from kmufs_stream_cli.typed import shell_line
+
 Cli = Callable[..., Run]
 SIZE = ("--k", 2, "--h", 3)
 
@@ -107,3 +109,40 @@ def test_words_that_are_none_of_ours(cli: Cli, folder: Path, typed: str, told: s
     assert (done.code, done.out) == (2, "")
     assert told in done.err
     assert "Possible options" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("k", "h", "told"),
+    [(1, 3, "--k 2"), (5, 3, "--h 4 or more"), (4, 3, None), (2, 3, None)],
+)
+def test_sizes_that_tell_no_clusters_apart_are_noted(
+    cli: Cli, folder: Path, k: int, h: int, told: str | None
+) -> None:
+    write_bare(folder / "x.zarr", planted(60, 6), chunks=(20, 6))
+    for command in ("plan", "select"):
+        done = cli(command, "x.zarr", "--k", k, "--h", h)
+        assert done.code == 0
+        notes = [line for line in done.out.splitlines() if line.split()[:1] == ["note"]]
+        assert [told in note for note in notes if told] == [True] * (told is not None)
+        assert bool(notes) == bool(told)
+
+
+def test_memory_is_told_once(cli: Cli, folder: Path) -> None:
+    write_bare(folder / "x.zarr", planted(60, 6), chunks=(20, 6))
+    out = cli("plan", "x.zarr", *SIZE).out
+    assert out.count("predicted at most") == 1
+    assert "Memory by stage" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["run", "batch == 'b 1'"], """run "batch == 'b 1'\""""),
+        (["run", "a b", "x"], "run 'a b' x"),
+        (["run", "it's $HOME"], """run 'it'"'"'s $HOME'"""),
+        (["run", "'!'"], """run ''"'"'!'"'"''"""),
+    ],
+)
+def test_words_in_quotes_are_read_as_they_were(words: list[str], line: str) -> None:
+    assert shell_line(words) == line
+    assert shlex.split(line) == words
