@@ -70,12 +70,12 @@ class BrokenError(KmufsError):
         return type(self), (self.code, self.message, self.remedy, self.chunk)
 
 
-def missing_library(package: str, use: str, extra: str) -> RequestError:
-    """What is told where an optional library is not installed; ``use`` is what takes it."""
+def missing_library(use: str, *packages: str) -> RequestError:
+    """What is told where optional libraries are not installed; ``use`` is what takes them."""
     return RequestError(
         "needs_extra",
-        f"{use} needs what is not installed: {package}.",
-        f'pip install "kmufs-stream[{extra}]", or in a clone pip install ".[{extra}]"',
+        f"{use} needs what is not installed: {' and '.join(packages)}.",
+        f"Type: pip install {' '.join(packages)}",
     )
 
 

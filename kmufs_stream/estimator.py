@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import scipy.sparse
 import xarray as xr
 from numpy.typing import NDArray
@@ -17,12 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kmufs_stream.batches import Batches
 from kmufs_stream.choices import SolverName
 from kmufs_stream.decomposition import decompose
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, counted
 from kmufs_stream.factor import Factor, as_whole
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense
+from kmufs_stream.sources.memory import check_columns
 
 DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
 
@@ -176,14 +178,18 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         as_whole("k", self.k)
         if isinstance(X, da.Array | xr.DataArray):
             return self._open_lazy(X, reset=reset)
+        if isinstance(X, pd.DataFrame):
+            check_columns(X)
         X = validate_data(
             self,
             X,
             reset=reset,
             accept_sparse="csr",
+            ensure_all_finite="allow-nan",  # refused below, with a remedy of ours
             ensure_min_samples=least,
             ensure_min_features=self.k if reset else 1,
         )
+        _refuse_missing(X)
         return open_matrix(_dense_blocks(X) if scipy.sparse.issparse(X) else X)
 
     def _open_lazy(self, X: da.Array | xr.DataArray, *, reset: bool) -> Matrix:
@@ -202,6 +208,18 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         return matrix
+
+
+def _refuse_missing(X: Any) -> None:
+    """Raise RequestError for a checked table that holds NaN."""
+    values: NDArray[Any] = X if isinstance(X, np.ndarray) else X.data
+    if values.dtype.kind == "f" and np.isnan(values.sum(dtype=np.float64)):
+        raise RequestError(
+            "missing_values",
+            f"X contains NaN: {counted(int(np.isnan(values).sum()), 'values')}.",
+            "Fill them in before, as in make_pipeline(SimpleImputer(), KMeansUFS(...)); or "
+            "select(X, k, h, screening=Screening(missing='mean')) has means stand in.",
+        )
 
 
 def _dense_blocks(X: Any) -> da.Array:

@@ -29,7 +29,7 @@ from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.labels import along_samples, class_codes
+from kmufs_stream.sources.labels import along_samples, class_codes, refuse_feature
 from kmufs_stream.sources.matrix import dense, densified, plain
 from kmufs_stream.stored import open_selection
 from kmufs_stream.streaming.kernels import Gram, Kernel, State
@@ -219,8 +219,8 @@ def evaluate(
     Raises
     ------
     RequestError
-        Not a selection, data that it was not made from, no such labels, options out of range, a
-        budget too small.
+        Not a selection, data that it was not made from, no such labels, or such as are among the
+        chosen features, options out of range, a budget too small.
     BrokenError
         A chunk is missing or cannot be read.
 
@@ -250,9 +250,11 @@ def evaluate(
     if whole is not None and every is not None:
         read_all = _Reader(whole, *resources, square=False)
     n, h = read.matrix.shape
+    names = chosen.labels if read.matrix.labels is None else read.matrix.labels
     codes, classes = None, 0
     looked_at = [read.matrix] if whole is None else [read.matrix, whole]
     if labels is not None:
+        refuse_feature(labels, () if names is None else names, chosen.source)
         codes, classes = class_codes(labels, looked_at)
 
     scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
@@ -279,7 +281,6 @@ def evaluate(
         full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best)
     with blas.all_cores():
         rank = effective_rank(correlation)
-    names = chosen.labels if read.matrix.labels is None else read.matrix.labels
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
         source=chosen.source,

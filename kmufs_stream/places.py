@@ -76,7 +76,7 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
         place.fs  # noqa: B018 imports the library
     except ImportError as error:
         if protocol in S3:
-            raise missing_library("s3fs", address, "s3") from error
+            raise missing_library(address, "s3fs") from error
         said = known_implementations.get(protocol, {}).get("err", str(error)).rstrip(".")
         raise RequestError(
             "needs_extra", f"{address} takes a library that is not installed.", f"{said}."

@@ -12,7 +12,7 @@ from upath import UPath
 
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.provenance import APPLICATION, FACTOR, SELECTION
-from kmufs_stream.sources.convertible import kind_of
+from kmufs_stream.sources.convertible import is_mixed, kind_of, said_inside
 from kmufs_stream.sources.hdf5 import is_hdf5
 from kmufs_stream.streaming.checkpoint import IDENTITY
 
@@ -43,6 +43,12 @@ def recognised(place: Place) -> tuple[str, str]:
         return "data to select from", shown
     if isinstance(place, Path | UPath) and (place / IDENTITY).is_file():
         return "a checkpoint", _command("info", name, "tells which run it belongs to")
+    if (
+        isinstance(place, Path)
+        and place.is_dir()
+        and (is_mixed(str(place)) or kind_of(str(place)) is None)
+    ):
+        return "a folder, and no store", said_inside(place)
     if isinstance(place, Path) and kind_of(str(place)) is not None:
         return "a file of another format", _command("convert", name, "makes data of it")
     return "nothing that kmufs-stream reads", "Look for a slip in the path."

@@ -79,7 +79,7 @@ def select(
         ``admm``: the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197); ``exact``: the
         optimum of its model in closed form; ``joint``: its problem before the relaxation; ``css``:
         column subset selection; ``consensus``: alignment with an ensemble of clusterings, which
-        chooses best.
+        finds unlabelled groups best on most data.
     options : AdmmOptions, optional
         Parameters of the ADMM.
     factor : Factor, path, address or Zarr store, optional

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError, counted, did_you_mean
 from kmufs_stream.factor import Factor, components_for
 from kmufs_stream.progress import SILENT, Advanced, Progress, Started
 from kmufs_stream.solvers import (
@@ -249,8 +249,25 @@ def check_solver(solver: str) -> None:
         raise RequestError(
             "bad_option",
             f"Solver {solver!r} is unknown.",
-            f"{did_you_mean(solver, SOLVERS)}Choose one of {', '.join(SOLVERS)}.",
+            f"{did_you_mean(solver, SOLVERS)}Choose one of {', '.join(SOLVERS)}."
+            if "," not in solver
+            else f"Choose one of {', '.join(SOLVERS)}; kmufs-stream sweep takes several.",
         )
+
+
+def doubtful_sizes(k: int, h: int) -> str | None:
+    """What is told of one cluster, or of fewer features than k clusters have directions."""
+    if k == 1:
+        return (
+            "one cluster separates nothing: what is chosen follows the first component alone, as "
+            "if to tell two apart; give --k 2 or more"
+        )
+    if h >= k - 1:
+        return None
+    return (
+        f"{k:,} clusters differ along up to {k - 1:,} directions, of which "
+        f"{counted(h, 'features')} can span {h:,}; give --h {k - 1} or more to span them all"
+    )
 
 
 def check_h(h: int, limit: int, what: str = "features") -> None:

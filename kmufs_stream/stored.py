@@ -280,4 +280,5 @@ def restricted(matrix: Matrix, columns: NDArray[np.int64]) -> Matrix:
         in_memory=False,
         chunk_cells=0,
         asked=None,
+        dtypes=(),
     )

@@ -167,7 +167,7 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
     if not np.array_equal(order, np.arange(p)):
         labels = None if matrix.labels is None else matrix.labels[order]
         rows = ReorderedRows(matrix.rows, order)
-        matrix = replace(matrix, rows=rows, labels=labels, stacked=True)
+        matrix = replace(matrix, rows=rows, labels=labels, stacked=True, dtypes=())
     asked = features.asked
     return replace(matrix, asked=asked if len(asked) < p else None)
 

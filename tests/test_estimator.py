@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,34 @@ def test_other_widths_and_unfitted_ones_are_refused() -> None:
         KMeansUFS().transform(lazy)
     with pytest.raises(NotFittedError):
         KMeansUFS().get_support()
+
+
+def test_columns_that_are_no_numbers_are_named() -> None:
+    table = pd.DataFrame(X, columns=[f"g{i}" for i in range(X.shape[1])])
+    table = table.assign(kind="left", day=pd.Timestamp("2024-01-01"), whole=range(len(X)))
+    for fit in (KMeansUFS(2, 3).fit, lambda data: select(data, 2, 3)):
+        with pytest.raises(RequestError, match="are no numbers: 'kind', 'day'") as caught:
+            fit(table)
+        assert "select_dtypes" in caught.value.remedy
+    as_objects = table.drop(columns=["kind", "day"]).astype(object)
+    KMeansUFS(2, 3).fit(as_objects)
+
+
+@pytest.mark.parametrize("turned", [np.asarray, scipy.sparse.csr_matrix, pd.DataFrame])
+def test_missing_values_are_told_with_what_fills_them_in(turned: Callable[[Any], Any]) -> None:
+    gaps = X.copy()
+    gaps[3, 2] = np.nan
+    for fit in (KMeansUFS(2, 3).fit, KMeansUFS(2, 3).partial_fit):
+        with pytest.raises(RequestError, match="contains NaN: 1 value") as caught:
+            fit(turned(gaps))
+        assert "SimpleImputer" in caught.value.remedy
+    gaps[3, 2] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        KMeansUFS(2, 3).fit(turned(gaps))
+
+
+def test_tables_in_memory_that_are_not_taken_are_told_how_they_are() -> None:
+    with pytest.raises(RequestError, match=r"KMeansUFS\(k, h\)\.fit takes it"):
+        select(scipy.sparse.csr_matrix(X), 2, 3)
+    with pytest.raises(RequestError, match="Give a path"):
+        select([[1, 2], [3, 4]], 1, 1)

@@ -17,7 +17,7 @@ FILES = {
     for path in base.glob("kmufs_stream*/**/*.py")
 }
 PLUMBING = {
-    *("address_store", "allocator", "blas", "errors", "internals", "places", "progress"),
+    *("address_store", "allocator", "blas", "choices", "errors", "internals", "places", "progress"),
     *("provenance", "version", "zarr_io"),
 }
 BELOW = {

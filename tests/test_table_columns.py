@@ -413,7 +413,7 @@ def test_lists_that_are_all_null_are_left_out_and_noted(tmp_path: Path, fixed: b
     table = pa.table({"a": X[:, 0].astype("f4"), "v": pa.array(nothing, kind), "n": X[:, 1] > 0})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=47)
     done, found = turned(tmp_path / "x.parquet")
-    assert done.notes == ("'v' is left out: its lists are all null or empty.",)
+    assert done.notes[:1] == ("'v' is left out: its lists are all null or empty.",)
     assert done.features == ("a", "n")
     np.testing.assert_array_equal(
         found["data"], np.column_stack([X[:, 0].astype("f4"), X[:, 1] > 0])
@@ -593,21 +593,54 @@ def test_features_that_look_as_if_they_described_samples_are_told(
         "Index": np.arange(N) % 7 * 3,
         "label": np.arange(N) % 4,
         "Y": [*np.arange(N - 1) % 2, None],
-        "target": np.arange(N) * 2,  # of too many values
         "cluster": X[:, 0],  # no whole numbers
         "id": np.arange(N) + 0.5,
-        "jumps": [*range(100), *range(101, N + 1)],
+        "jumps": [0, 0, *range(2, N)],
     }
     done, found = turned(written(tmp_path, kind, frame(**columns)))
     assert found.sizes == {"sample": N, "feature": 6 + len(columns)}
-    numbers, classes = done.notes
-    assert numbers.startswith("'n', 'Index' may number the samples")
-    assert numbers.endswith("--coordinate n --coordinate Index.")
-    assert classes.startswith("'label', 'Y' may tell the class")
-    assert done.summary()["notes"] == list(done.notes)
+    (note,) = done.notes
+    assert note.startswith(
+        "'n', 'Index', 'label', 'Y' may number the samples or tell what they are"
+    )
+    options = "--index-column n --coordinate Index --coordinate label --coordinate Y"
+    assert f"convert again with {options}, or say --exclude-features" in note
+    assert done.summary()["notes"] == [note]
     asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
     done, _ = turned(tmp_path / f"x.{kind}", overwrite=True, **asked)
     assert done.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "option"),
+    [
+        ({"number": np.arange(N)[::-1] * 3 + 1000}, "--index-column number"),
+        ({"plate": np.arange(N) % 8 + 1}, "--coordinate plate"),
+        ({"dayOf": [None, *np.arange(N - 1) % 8]}, "--coordinate dayOf"),
+        ({"species_code": np.arange(N) % 30 * 2}, "--coordinate species_code"),
+        ({"batchId": np.arange(N) % 30 * 2}, "--coordinate batchId"),
+        ({"height": np.arange(N) % 30 * 2}, None),
+        ({"valid": X[:, 0], "flat": np.ones(N)}, None),
+    ],
+)
+def test_whole_numbers_among_real_ones_are_told(
+    tmp_path: Path, column: dict[str, Any], option: str | None
+) -> None:
+    done, _ = turned(written(tmp_path, "csv", frame(**column)))
+    assert len(done.notes) == (option is not None)
+    if option is not None:
+        assert f"convert again with {option}, or say" in done.notes[0]
+
+
+def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
+    counts = {f"g{i}": np.arange(N) % (i + 2) * 2 for i in range(6)}
+    path = tmp_path / "x.csv"
+    pd.DataFrame({**counts, "mass": X[:, 0], "serial": np.arange(N)[::-1]}).to_csv(
+        path, index=False
+    )
+    assert turned(path)[0].notes == ()
+    pd.DataFrame({**counts, "well_id": np.arange(N) % 96}).to_csv(path, index=False)
+    assert "'well_id' may number" in turned(path, overwrite=True)[0].notes[0]
 
 
 def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
@@ -618,3 +651,35 @@ def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         evaluate(tmp_path / "chosen.zarr", labels="group", data=tmp_path / "out.zarr")
     assert "--coordinate group" in caught.value.remedy
+    select(tmp_path / "out.zarr", 3, 3, keep="group", out=tmp_path / "with.zarr")
+    with pytest.raises(RequestError, match="'group' is one of the features") as caught:
+        evaluate(tmp_path / "with.zarr", labels="group")
+    assert "--coordinate group" in caught.value.remedy
+
+
+def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
+    variables = {f"v{i}": ("time", X[:, i].astype(np.float32)) for i in range(4)}
+    sensors = xr.Dataset({**variables, "mode": ("time", np.arange(N) % 3)})
+    store = tmp_path / "sensors.zarr"
+    sensors.to_zarr(store, consolidated=False)
+    for data in (store, sensors):
+        matrix = open_matrix(data, features_from_variables=True)
+        assert matrix.doubt is not None
+        assert matrix.doubt.startswith("'mode' holds whole numbers")
+        assert matrix.doubt.endswith(
+            "--exclude-features mode; for its sake all values are float64, not float32"
+        )
+        without = open_matrix(data, features_from_variables=True, exclude_features="mode")
+        assert without.doubt is None
+    with_class, chosen = tmp_path / "with.zarr", tmp_path / "chosen.zarr"
+    select(matrix, 3, 2, keep="mode", out=with_class)
+    with pytest.raises(RequestError, match="'mode' is one of the features") as caught:
+        evaluate(with_class, labels="mode")
+    assert "--exclude-features mode" in caught.value.remedy
+    select(
+        open_matrix(store, features_from_variables=True, exclude_features="mode"), 3, 2, out=chosen
+    )
+    with pytest.raises(RequestError) as caught:
+        evaluate(chosen, labels="mode")
+    assert "--data" in caught.value.remedy
+    assert evaluate(chosen, labels="mode", data=store).agreement is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,12 +12,22 @@ from pathlib import Path
 
 import typer
 
-from kmufs_stream.errors import KmufsError
+from kmufs_stream.errors import KmufsError, did_you_mean
 from kmufs_stream_cli.interrupt import Interrupted
+from kmufs_stream_cli.typed import shell_line
 
 # The base of all usage errors: of click, or of the copy of click inside newer versions of Typer.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 RESUME = "--resume"
+FLAGS = ("help", "version")  # no commands
+SUGGESTED = ("--k", "--h")
+MEANT = {  # what these are called elsewhere
+    "--clusters": "--k",
+    "--n-clusters": "--k",
+    "--n-features": "--h",
+    "--images": "--png",
+    "--output": "--out",
+}
 LONGEST = 500  # letters of a foreign message
 
 
@@ -49,7 +58,7 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
         return Failure(
             "interrupted",
             "Interrupted; no partial output is left.",
-            f"To {how}, type: {shlex.join(again)}",
+            f"To {how}, type: {shell_line(again)}",
             130,
         )
     if isinstance(error, UsageError):
@@ -74,7 +83,8 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
 def _usage(error: Exception, command: Sequence[str]) -> Failure:
     """What the parser does not understand."""
     named = [word for word in command[:2] if not word.startswith("-")]
-    path = getattr(getattr(error, "ctx", None), "command_path", " ".join(named))
+    context = getattr(error, "ctx", None)
+    path = getattr(context, "command_path", " ".join(named))
     message = str(getattr(error, "format_message", lambda: error)())
     option = getattr(getattr(error, "param", None), "opts", [""])[0]
     given = [word for before, word in pairwise(command) if before == option]
@@ -85,8 +95,20 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
             "usage", f"{option} {given[-1]} is no {kind}.", f"Give one; see {path} --help.", 2
         )
     remedy = f"See {path} --help."
-    if "No such command" in message and Path(named[-1]).exists():
-        what = shlex.join([command[0], "select", *command[1:]])
+    if context is not None and "No such option" in message:
+        unknown = str(getattr(error, "option_name", ""))
+        known = [option[2:] for parameter in context.command.params for option in parameter.opts]
+        message = f"No such option: {unknown}."
+        meant = did_you_mean(MEANT.get(unknown, unknown).lstrip("-"), known)  # dashes are alike
+        remedy = meant.replace("'", "'--", 1) + remedy
+    elif message.startswith("Missing") and option in SUGGESTED:
+        data = next((word for word in command[2:3] if not word.startswith("-")), "DATA")
+        proposed = shell_line([command[0], "sweep", data, "--suggest-k", "--suggest-h"])
+        remedy = f"{remedy} To have it proposed, type: {proposed}"
+    elif "No such command" in message and named[-1] in FLAGS:
+        remedy = f"Type: {shell_line([command[0], *command[2:], f'--{named[-1]}'])}"
+    elif "No such command" in message and Path(named[-1]).exists():
+        what = shell_line([command[0], "select", *command[1:]])
         remedy = f"A command comes first, as in: {what}"
     return Failure("usage", message, remedy, 2)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kmufs_stream.errors import counted
+from kmufs_stream_cli.typed import shell_line
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor
@@ -87,7 +87,7 @@ def opened(store: str, options: Mapping[str, Any] | None = None) -> str:
     said = json.dumps(store, ensure_ascii=False)
     if options and "://" in store:
         said += f", storage_options={dict(options)!r}"
-    return shlex.join(["python", "-c", f"import xarray; print(xarray.open_zarr({said}))"])
+    return shell_line(["python", "-c", f"import xarray; print(xarray.open_zarr({said}))"])
 
 
 def report(result: str, stores: list[str] | None = None) -> list[str]:
@@ -162,4 +162,4 @@ def command(name: str, data: str, /, **options: object) -> str:
             if each is not None and each is not False:
                 words.append("--" + option.replace("_", "-"))
                 words += [] if each is True else [str(each)]
-    return shlex.join(words)
+    return shell_line(words)

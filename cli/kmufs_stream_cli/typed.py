@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
+SPECIAL = re.compile(r'["$`\\!]')  # within double quotes
 READING = ("--retries", "--storage-option")
 SECRETS = (
     (re.compile(r"(\w://)[^/?#]*@"), r"\1***@"),  # the user and password of a URL
@@ -25,7 +26,17 @@ def remember(words: Sequence[str]) -> None:
 
 def typed() -> str | None:
     """The command line, to be typed again, without passwords; None where there is none."""
-    return shlex.join(map(_open, _words.get())) or None
+    return shell_line(map(_open, _words.get())) or None
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """Words as they are typed in a shell: in double quotes where they hold single ones."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    plain = "'" in word and not SPECIAL.search(word)
+    return f'"{word}"' if plain else shlex.quote(word)
 
 
 def read_by(command: str) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _tables(path: str) -> dict[str, Any]:
     try:
         import h5py
     except ImportError as error:
-        raise missing_library("h5py", f"Reading {path}", "convert") from error
+        raise missing_library(f"Reading {path}", "h5py") from error
     found: dict[str, Any] = {}
 
     def note(name: str, node: Any) -> None:

@@ -15,9 +15,9 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.formats.coordinates import SAMPLE, TEXT, Coordinate
-from kmufs_stream.formats.doubtful import Doubtful
 from kmufs_stream.progress import Advanced, Progress, Started
 from kmufs_stream.sources.casting import cast
+from kmufs_stream.sources.doubtful import Doubtful
 from kmufs_stream.sources.matrix import KINDS, is_numeric
 from kmufs_stream.streaming.memory import size
 from kmufs_stream.streaming.sizing import BASELINE, MB

@@ -34,7 +34,7 @@ def write_mtx(
     try:
         import anndata
     except ImportError as error:
-        raise missing_library("anndata", f"Reading {path}", "convert") from error
+        raise missing_library(f"Reading {path}", "anndata") from error
     place = Path(path) if Path(path).is_dir() else Path(path).parent
     matrix = _beside(place, "matrix.mtx")
     if matrix is None:

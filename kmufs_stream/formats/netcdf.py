@@ -26,7 +26,7 @@ def write_netcdf(
         )
     except ValueError as error:
         if "engine" in str(error) or "dependencies" in str(error):
-            raise missing_library("h5netcdf", f"Reading {path}", "convert") from error
+            raise missing_library(f"Reading {path}", "h5netcdf") from error
         raise unreadable(path, error) from error
     except OSError as error:
         raise unreadable(path, error) from error

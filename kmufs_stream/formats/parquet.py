@@ -61,7 +61,7 @@ def open_parquet(
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise missing_library("pyarrow", f"Reading {path}", "convert") from error
+        raise missing_library(f"Reading {path}", "pyarrow") from error
     files = files_of(path)
     metadata = {file: metadata_of(file) for file in files}
     schemas = {file: schema_of(known) for file, known in metadata.items()}

@@ -103,7 +103,7 @@ def report(
     At most 2000 rows of each result are read, whatever it holds.
     """
     if missing := lacking():
-        raise missing_library(" and ".join(missing), "A report", "report")
+        raise missing_library("A report", *missing)
     several = [results] if isinstance(results, str | os.PathLike | UPath | Store) else results
     places = [place_of(result, storage_options) for result in several]
     if not places:

@@ -18,13 +18,19 @@ from kmufs_stream.streaming.sizing import Cost
 class LanczosOptions:
     """When the block Lanczos iteration stops, and its random start.
 
-    Attributes
+    Parameters
     ----------
-    tol : a score a_i has settled when neither its last change nor its estimated error is larger.
-    max_passes : reads of the data at most.
-    seed : of the random start block.
+    tol : float, default 1e-4
+        A score a_i has settled when neither its last change nor its estimated error is larger.
+    max_passes : int, default 12
+        Most reads of the data.
+    seed : int, default 0
+        Of the random start block.
 
-    Raises RequestError for those with which it is not defined.
+    Raises
+    ------
+    RequestError
+        Values with which the iteration is not defined.
     """
 
     tol: float = 1e-4

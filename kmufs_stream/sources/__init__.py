@@ -11,6 +11,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pandas as pd
+import scipy.sparse
 import xarray as xr
 import zarr
 from upath import UPath
@@ -21,7 +22,7 @@ from kmufs_stream.places import absence, is_there, name_of, near, place_of
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.convertible import refuse_convertible
 from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, Rows, labelled
-from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset
+from kmufs_stream.sources.memory import check_columns, open_bare, open_dataarray, open_dataset
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
 from kmufs_stream.sources.stacking import Names, named
 from kmufs_stream.sources.store import open_array, open_store
@@ -215,12 +216,19 @@ def _open(
     if isinstance(data, xr.DataArray):
         return open_dataarray(data, **dims)
     if isinstance(data, pd.DataFrame):
+        check_columns(data)
         return open_dataarray(xr.DataArray(data, dims=BARE_DIMS), **dims)
     if isinstance(data, da.Array | np.ndarray):
         return open_bare(data, **dims)
-    raise RequestError(
-        "unknown_source",
-        f"A {kind} is not a table that can be opened.",
+    known = (
         "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "
-        "DataFrame, or a Dask or NumPy array.",
+        "DataFrame, or a Dask or NumPy array."
     )
+    if type(data).__module__.partition(".")[0] == "anndata":
+        known = "Write it with write_h5ad('cells.h5ad') and give that path."
+    elif scipy.sparse.issparse(data):
+        known = (
+            "KMeansUFS(k, h).fit takes it; or write it, as anndata.AnnData(X).write_h5ad('x.h5ad') "
+            "does, and give that path."
+        )
+    raise RequestError("unknown_source", f"{kind} is no table that can be opened as it is.", known)

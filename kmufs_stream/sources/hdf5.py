@@ -77,7 +77,7 @@ class HDF5Rows:
 
 def without_anndata(path: object) -> RequestError:
     """What is told where AnnData cannot be read for want of a library."""
-    return missing_library("anndata", f"Reading {path}, which is AnnData,", "anndata")
+    return missing_library(f"Reading {path}, which is AnnData,", "anndata")
 
 
 def open_hdf5(path: str) -> h5py.File:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,18 @@ from kmufs_stream.zarr_io import decoded
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
 BESIDE = " Variables beside the data are found where the table itself is given, as --data."
+
+
+def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
+    """Raise RequestError for classes that are among the features which the clusters are told by."""
+    if name in map(str, chosen):
+        raise RequestError(
+            "label_is_feature",
+            f"{name!r} is one of the features that {source} chose: clusters found by the classes "
+            "themselves agree with them, and that tells nothing.",
+            f"Select again with --exclude-features {shlex.quote(name)}, then give the data as "
+            f"--data; if they were converted, convert again with --coordinate {shlex.quote(name)}.",
+        )
 
 
 def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32], int]:
@@ -40,8 +52,8 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             f"There is no variable {name!r} along the samples of "
             f"{' or '.join(matrix.source for matrix in matrices)}.",
             (
-                "It is a feature there: convert the table again, with --coordinate "
-                f"{shlex.quote(name)}."
+                "It is a feature there, no coordinate of the samples: convert makes it one, with "
+                f"--coordinate {shlex.quote(name)}."
                 if any(_is_feature(matrix, name) for matrix in matrices)
                 else f"{did_you_mean(name, along)}Along the samples are: "
                 f"{', '.join(along) or 'none'}." + ("" if len(matrices) > 1 else BESIDE)

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, vstack
 
 from kmufs_stream.errors import RequestError, did_you_mean
 from kmufs_stream.places import Place
+from kmufs_stream.sources.doubtful import beside_real
 
 Block = NDArray[Any] | csr_array
 
@@ -158,6 +159,8 @@ class Matrix:
     beside : xarray.Dataset
         Variables beside the data that lie along the samples, as coordinates; encoded as ``frame``
         is, and lazy.
+    dtypes : sequence of dtypes, length p or 0
+        Of each feature, where they have dtypes of their own.
     located : dict
         What was said of where in the data the table is: those parameters of
         :func:`kmufs_stream.open_matrix` that were given, as plain JSON types.
@@ -193,6 +196,7 @@ class Matrix:
     feature_table: str | None = None
     place: Place | None = None
     beside: xr.Dataset = field(default_factory=xr.Dataset)
+    dtypes: tuple[np.dtype[Any], ...] = ()
     located: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -226,6 +230,14 @@ class Matrix:
             f"wider than tall, {n:,} samples x {p:,} features: if the samples lie along "
             f"{self.feature_dim!r}, say --sample-dims {self.feature_dim}"
         )
+
+    @property
+    def doubt(self) -> str | None:
+        """What to say where features look as if they described the samples."""
+        if not self.dtypes or self.labels is None:
+            return None
+        asked = range(self.shape[1]) if self.asked is None else self.asked.tolist()
+        return beside_real(self.labels, self.dtypes, asked)
 
     def feature_name(self, index: int) -> str:
         """Feature ``index`` as people are shown it: its label and its number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -36,6 +36,7 @@ from kmufs_stream.sources.stacking import (
 )
 from kmufs_stream.sources.variables import VARIABLE, common_dimensions
 
+NAMED = 5  # columns
 HASHED_BYTES = 2**22  # at a time
 
 
@@ -142,7 +143,8 @@ def open_dataset(
         common = common_dimensions("the xarray.Dataset", shapes)
         chosen = dataset[[n for n, s in shapes.items() if s == common]]
         whole = chosen.to_dataarray(VARIABLE, name="data")
-        return open_dataarray(whole, dataset, sample_dims=sample_dims, feature_dims=VARIABLE)
+        matrix = open_dataarray(whole, dataset, sample_dims=sample_dims, feature_dims=VARIABLE)
+        return replace(matrix, dtypes=tuple(v.dtype for v in chosen.data_vars.values()))
     dims = {n: [*map(str, v.dims)] for n, v in numeric.items() if v.ndim >= 2}
     tables = of_dimensions(dims, sample_dims, feature_dims)
     if variable is None and len(tables) != 1:
@@ -162,6 +164,26 @@ def open_dataset(
         )
     array = dataset[name]
     return open_dataarray(array, dataset, sample_dims=sample_dims, feature_dims=feature_dims)
+
+
+def check_columns(frame: pd.DataFrame) -> None:
+    """Refuse a DataFrame some columns of which are no numbers, and name these."""
+    others = [str(name) for name, column in frame.items() if not _is_of_numbers(column)]
+    if others:
+        more = f" and {len(others) - NAMED:,} more" if len(others) > NAMED else ""
+        raise RequestError(
+            "bad_dtype",
+            f"The DataFrame holds columns that are no numbers: "
+            f"{', '.join(map(repr, others[:NAMED]))}{more}.",
+            "Leave out what describes the samples, as df.select_dtypes('number') does.",
+        )
+
+
+def _is_of_numbers(column: pd.Series[Any]) -> bool:
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return True
+    known = column.dropna()
+    return column.dtype == object and bool(pd.to_numeric(known, errors="coerce").notna().all())
 
 
 def open_bare(

@@ -16,6 +16,7 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
 from kmufs_stream.places import Place, is_zarr, name_of, zarr_root
 from kmufs_stream.provenance import FACTOR
+from kmufs_stream.sources.convertible import said_inside
 from kmufs_stream.sources.frame import (
     attributes,
     check_text,
@@ -44,6 +45,7 @@ from kmufs_stream.sources.stored import Inventory, StoredRows, address, packing
 from kmufs_stream.sources.sturdy import RETRIES, sturdy
 from kmufs_stream.sources.variables import side_by_side
 
+LISTED = 5  # variables
 # CF attributes that name variables which describe others.
 DESCRIBING = ("ancillary_variables", "bounds", "coordinates", "grid_mapping")
 BOUNDS = ("_bnds", "_bounds")
@@ -191,8 +193,8 @@ def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
         raise RequestError(
             "not_zarr",
             f"{path} is not a Zarr store: it holds no zarr.json, .zarray or .zgroup.",
-            "Give the folder that holds one of these files."
-            if isinstance(place, Path)
+            said_inside(place)
+            if isinstance(place, Path) and place.is_dir()
             else "Give the address below which they are; files (.zip, .h5ad) are read from folders "
             "of this machine alone.",
         ) from None
@@ -249,6 +251,7 @@ def _choose(
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if candidates:
+        guessed = sample_dims is None and feature_dims is None
         there = {d for a in candidates.values() for d in dimension_names(a, datasets) or BARE_DIMS}
         unknown = sorted({*named(sample_dims), *named(feature_dims)} - there)
         if unknown:
@@ -260,8 +263,7 @@ def _choose(
         raise RequestError(
             "ambiguous_variable",
             f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
-            "Choose one with --variable, for instance --variable "
-            f"{max(candidates, key=lambda n: candidates[n].size)}.",
+            f"Choose one, for instance {_likeliest(candidates, datasets, guessed=guessed)}.",
         )
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
@@ -281,12 +283,23 @@ def _choose(
             "no_table",
             f"{path} holds no numeric variable of two or more dimensions; it holds "
             f"{_listing(below)}.",
-            "Choose one with --variable, or say --features-from-variables where every variable "
-            "is a feature.",
+            "Say --features-from-variables where every variable is a feature; else choose one with "
+            "--variable.",
         )
     raise RequestError(
         "empty_group", f"{path} is an empty Zarr group.", "Give a store that holds a 2-d variable."
     )
+
+
+def _likeliest(
+    tables: dict[str, zarr.Array[Any]], datasets: list[xr.Dataset], *, guessed: bool
+) -> str:
+    """What to type for the largest table, of real numbers if any is; ``guessed`` as of Matrix."""
+    name = max(tables, key=lambda n: (tables[n].dtype.kind == "f", tables[n].size))
+    if tables[name].ndim == 2 or not guessed:
+        return f"--variable {name}"
+    along = dimension_names(tables[name], datasets)
+    return f"--variable {name} --sample-dims {'dim_0' if along is None else along[0]}"
 
 
 def _candidates(
@@ -319,7 +332,9 @@ def _candidates(
 
 
 def _listing(arrays: dict[str, zarr.Array[Any]]) -> str:
-    return ", ".join(f"{n} {a.shape} {a.dtype}" for n, a in arrays.items())
+    more = f" and {len(arrays) - LISTED:,} more" if len(arrays) > LISTED else ""
+    first = sorted(arrays.items())[:LISTED]
+    return ", ".join(f"{n} {a.shape} {a.dtype}" for n, a in first) + more
 
 
 def _matrix(

@@ -81,7 +81,8 @@ def side_by_side(
         )
         for a in chosen.values()
     )
-    dtype = np.result_type(*(reader.read(0, 0).dtype for reader in readers))
+    dtypes = tuple(reader.read(0, 0).dtype for reader in readers)
+    dtype = np.result_type(*dtypes)
     frame = coordinates(datasets, None, dict(zip(along, shape, strict=True)))
     names = np.array(list(chosen), dtype=object)
     told = {n: attributes(a, datasets) for n, a in chosen.items()}
@@ -114,6 +115,7 @@ def side_by_side(
         stacked=True,
         place=place,
         beside=variables_beside(datasets[0], stacking) if datasets else xr.Dataset(),
+        dtypes=dtypes,
     )
 
 

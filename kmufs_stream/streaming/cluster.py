@@ -110,7 +110,7 @@ def connected(
     try:
         import distributed
     except ImportError:
-        raise missing_library("distributed", "A Dask cluster", "cluster") from None
+        raise missing_library("A Dask cluster", "distributed") from None
     for name in ("distributed", "distributed.client"):  # that have levels of their own
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what counts is raised
     if workers is None:

@@ -20,6 +20,7 @@ from kmufs_stream.progress import Planned
 from kmufs_stream.streaming.memory import available_memory, size
 from kmufs_stream.streaming.scaling import Precision
 from kmufs_stream.streaming.sizing import (
+    BASELINE,
     MB,
     WORKER_SHARE,
     ClusterSize,
@@ -29,6 +30,9 @@ from kmufs_stream.streaming.sizing import (
     block_sizes,
 )
 from kmufs_stream.streaming.table import Table
+
+KB = 1000
+SOME_GB = 100  # a number without a unit, below which it is rather of GB than of MB
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,6 +243,13 @@ def parse_memory(memory: str | int | None) -> int | None:
             f"Memory {memory!r} is not a size.",
             "Write it like 500MB, 2GB or 2GiB.",
         )
+    if budget < KB and isinstance(memory, str):
+        meant = f"{budget}{'GB' if budget < SOME_GB else 'MB'}"
+        raise RequestError(
+            "bad_option",
+            f"Memory {memory!r} is {counted(budget, 'bytes')}, which nothing fits in.",
+            f"Did you mean {meant}?",
+        )
     return budget
 
 
@@ -281,7 +292,13 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
             f"; the source itself takes {size(sizing.table.held_bytes)}: sparse data stored by "
             f"columns (CSC) are read whole. Stored by rows they are streamed: {turn}"
         )
-    elif sizing.table.chunk_rows >= sizing.table.shape[0] > 1 and stages["pass"] == peak:
+    elif budget < BASELINE:
+        remedy += f": Python and its libraries take {size(BASELINE)} of it, however small the table"
+    elif (
+        sizing.table.chunk_rows >= sizing.table.shape[0] > 1
+        and stages["pass"] == peak
+        and max(stages["factor"], stages["solver"]) <= budget
+    ):
         remedy += (
             "; or, as one chunk spans all rows, write them in chunks of fewer: kmufs-stream "
             "rechunk does"

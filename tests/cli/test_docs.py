@@ -17,7 +17,7 @@ import pytest
 import scipy.io
 import xarray as xr
 from commands import Run, documented
-from helpers import planted, write_bare
+from helpers import no_warnings, planted, write_bare
 from scipy import sparse
 from sources import anndata_stores as stores
 
@@ -33,16 +33,14 @@ PAGES = ("README.md", "docs/guide.md", "docs/data.md", "docs/running.md")
 ELSEWHERE = ("--scheduler", "--workers")  # what takes a cluster has tests of its own
 
 
-def fences(page: str, kind: str) -> list[str]:
-    """The fenced blocks of a kind."""
-    return re.findall(rf"^```{kind}\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
-
-
-def commands(page: str) -> list[list[str]]:
-    """The command lines of a page, fenced, indented or in running text."""
+def steps(page: str) -> list[tuple[str, list[str]]]:
+    """The Python blocks of a page and its command lines, fenced, indented or in running text."""
     text = (ROOT / page).read_text().replace("\\\n", " ")
-    lines = re.findall(r"^ *(kmufs-stream [^\n]+)$|`(kmufs-stream [a-z][^`\n]+)`", text, re.M)
-    return [shlex.split(a or b, comments=True)[1:] for a, b in lines]
+    python = r"^```python\n((?:(?!```).*\n)+)```$"
+    found = re.findall(
+        rf"{python}|^ *(kmufs-stream [^\n]+)$|`(kmufs-stream [a-z][^`\n]+)`", text, re.M
+    )
+    return [(block, shlex.split(a or b, comments=True)[1:]) for block, a, b in found]
 
 
 @pytest.fixture
@@ -53,9 +51,6 @@ def files(folder: Path) -> None:
     write_bare(folder / "wide.zarr", planted(400, 120), chunks=(400, 10))
     Path("kmufs-demo").mkdir()
     write_digits(folder / "kmufs-demo/digits.zarr")
-    demo = xr.open_zarr("kmufs-demo/digits.zarr").load().drop_encoding()
-    later = demo.isel({str(next(iter(demo.data_vars.values())).dims[0]): slice(None, None, -1)})
-    later.to_zarr("new.zarr", consolidated=False)
 
     genes = [f"g{i}" for i in range(240)]
     counts = sparse.csr_matrix(rng.poisson(0.7, (300, 240)).astype(np.float32))
@@ -88,26 +83,23 @@ def files(folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.usefixtures("files")
-def test_every_command_of_a_page_works(page: str, cli: Callable[..., Run]) -> None:
-    found = commands(page)
+def test_every_step_of_a_page_works_after_those_before(page: str, cli: Callable[..., Run]) -> None:
+    found = steps(page)
     assert found
     if page == "docs/guide.md":
         cli("demo")
-    for arguments in found:
+    scope: dict[str, object] = {}
+    for block, arguments in found:
+        if block:
+            with no_warnings():
+                exec(block, scope)
+            continue
         if any(word in ELSEWHERE or "://" in word for word in arguments):
             continue
         for earlier in Path().glob("*.selected.zarr"):
             shutil.rmtree(earlier)
         run = cli(*arguments)
         assert run.code == 0, (arguments, run.err)
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "python")])
-@pytest.mark.usefixtures("files")
-def test_the_python_of_a_page_works(page: str) -> None:
-    scope: dict[str, object] = {}
-    for block in fences(page, "python"):
-        exec(block, scope)
 
 
 @pytest.mark.parametrize("page", OURS, ids=lambda page: page.name)

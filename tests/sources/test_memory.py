@@ -161,5 +161,5 @@ def test_a_data_frame_has_labels() -> None:
     assert list(matrix.labels) == list("abcde")
     np.testing.assert_array_equal(matrix.rows.read(10, 20), X[10:20])
     assert list(matrix.frame["sample"].values) == names
-    with pytest.raises(RequestError, match="objects"):
+    with pytest.raises(RequestError, match="no numbers: 'text'"):
         open_matrix(frame.assign(text="x"))

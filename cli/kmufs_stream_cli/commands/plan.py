@@ -45,6 +45,7 @@ def plan(
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
     from kmufs_stream.opening import as_decomposed
+    from kmufs_stream.solving import doubtful_sizes
     from kmufs_stream.streaming.cluster import connected
 
     matrix, stores = table.open(factor), table.storage_options()
@@ -72,11 +73,12 @@ def plan(
         return
     out = show.console()
     show.line(out, f"{matrix.source}: {matrix.name}", "bold")
-    gaps = [("missing", MISSING[policy])] if matrix.dtype.kind == "f" else []
-    show.facts(out, [*plan_facts(matrix, made), *gaps])
+    told = [("missing", MISSING[policy])] if matrix.dtype.kind == "f" else []
+    if (note := doubtful_sizes(k, h)) is not None:
+        told.append(("note", note))
+    show.facts(out, [*plan_facts(matrix, made), *told])
     show.line(out)
-    show.line(out, f"Predicted peak memory: {show.size(made.peak)}, of {show.size(made.budget)}")
-    show.line(out, "by stage; they follow each other, so the largest counts:")
+    show.line(out, "Memory by stage; they follow each other, so the largest counts:")
     out.print(
         show.table(
             [("stage", False), ("memory", True)],
@@ -137,6 +139,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             else _pieces(matrix) + (whole if _is_one_block(matrix) else ""),
         ),
         ("labels", labels),
+        *([("note", matrix.doubt)] if matrix.doubt else []),
         ("method", f"{made.method}, products of blocks in {made.precision}"),
         ("not run", "; ".join(f"{name}: {why}" for name, why in made.rejected.items()) or "-"),
         (

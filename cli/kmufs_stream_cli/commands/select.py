@@ -208,6 +208,8 @@ def _best(result: Selection) -> Any:
 
 
 def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    from kmufs_stream.solving import doubtful_sizes
+
     rows = [
         (
             "objective",
@@ -221,6 +223,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     ]
     if result.matrix.hint is not None:
         rows.append(("shape", result.matrix.hint))
+    notes = (result.matrix.doubt, doubtful_sizes(result.k, result.h))
+    rows += [("note", note) for note in notes if note is not None]
     if summary["missing_values"] or summary["samples_dropped"]:
         rows.append(("missing", _missing(summary)))
     if summary["kept"]:

@@ -1,0 +1,148 @@
+"""What somebody types who has read no more than the first page, and what is then said."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from commands import Run
+from helpers import planted, write_bare
+
+from kmufs_stream_cli.typed import shell_line
+
+Cli = Callable[..., Run]
+SIZE = ("--k", 2, "--h", 3)
+
+
+@pytest.mark.parametrize("command", [("info",), ("select", *SIZE)])
+def test_a_folder_of_everything(cli: Cli, folder: Path, command: tuple[str, ...]) -> None:
+    name, *rest = command
+    asked = (name, ".", *rest)
+    nothing = cli(*asked)
+    assert (nothing.code, nothing.out) == (2, "")
+    assert "The folder holds no store" in nothing.err
+    write_bare(folder / "x.zarr", planted(20, 6), chunks=(10, 6))
+    for other in ("a.parquet", "b.csv", "c.txt"):
+        (folder / other).write_text("a,b\n1,2\n")
+    assert "Give one of what is in it: x.zarr, a.parquet, b.csv.\n" in cli(*asked).err
+    for i in range(5):
+        (folder / f"t{i}.csv").write_text("a,b\n1,2\n")
+    assert "x.zarr, a.parquet, b.csv, t0.csv, t1.csv and 3 more.\n" in cli(*asked).err
+
+
+def test_parts_of_a_table_are_one_table_still(cli: Cli, folder: Path) -> None:
+    (folder / "parts" / "year=2020").mkdir(parents=True)
+    (folder / "parts" / "year=2020" / "0.parquet").touch()
+    (folder / "parts" / "1.parquet").touch()
+    assert "First type: kmufs-stream convert parts" in cli("select", "parts", *SIZE).err
+
+
+def test_a_file_that_was_converted_before(cli: Cli, folder: Path) -> None:
+    (folder / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    first = cli("select", "t.csv", *SIZE).err
+    assert "First type: kmufs-stream convert t.csv" in first
+    assert "--index-column, --coordinate NAME" in first
+    (folder / "t.zarr").mkdir()
+    again = cli("select", "t.csv", *SIZE).err
+    assert "If t.zarr, which is here" in again
+    assert "kmufs-stream convert t.csv t.converted.zarr" in again
+
+
+def test_memory_too_small_for_any_table(cli: Cli, folder: Path) -> None:
+    write_bare(folder / "x.zarr", planted(200, 6), chunks=(200, 6))
+    done = cli("plan", "x.zarr", *SIZE, "--memory", "100MB")
+    assert done.code == 2
+    assert "Python and its libraries" in done.err
+    assert "rechunk" not in done.err
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("2", "2GB"), ("1.6", "1GB"), ("500", "500MB")])
+def test_memory_without_a_unit(cli: Cli, folder: Path, typed: str, meant: str) -> None:
+    write_bare(folder / "x.zarr", planted(20, 6), chunks=(20, 6))
+    done = cli("plan", "x.zarr", *SIZE, "--memory", typed)
+    assert done.code == 2
+    assert f"Did you mean {meant}?" in done.err
+
+
+def test_a_cube_is_proposed_before_a_mask_and_how_it_lies(cli: Cli, folder: Path) -> None:
+    cube = planted(50, 12).reshape(50, 3, 4)
+    flags = np.ones((60, 3, 4), np.int8)
+    dims = ("lat", "lon")
+    xr.Dataset({"flag": (("level", *dims), flags), "t": (("time", *dims), cube)}).to_zarr("f.zarr")
+    done = cli("plan", "f.zarr", *SIZE)
+    assert done.code == 2
+    assert "--variable t --sample-dims time.\n" in done.err
+    assert cli("plan", "f.zarr", *SIZE, "--variable", "t", "--sample-dims", "time").code == 0
+
+
+def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
+    xr.Dataset({f"v{i:02}": ("time", np.arange(9.0)) for i in range(62)}).to_zarr("v.zarr")
+    done = cli("plan", "v.zarr", *SIZE)
+    assert done.code == 2
+    assert "v04 (9,) float64 and 57 more.\n  Say --features-from-variables" in done.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("select x.zarr --k 2 --h 3 --sovler css", "Did you mean '--solver'? "),
+        ("select x.zarr --clusters 2 --h 3", "Did you mean '--k'? "),
+        ("report x.zarr --images figures", "Did you mean '--png'? "),
+        (
+            "select x.zarr --k 2 --h 3 --zebra",
+            "No such option: --zebra.\n  See kmufs-stream select",
+        ),
+        ("version", "Type: kmufs-stream --version\n"),
+        ("help select", "Type: kmufs-stream select --help\n"),
+        ("select 'my x.zarr' --k 2", "kmufs-stream sweep 'my x.zarr' --suggest-k --suggest-h\n"),
+        ("decompose --k", "See kmufs-stream decompose --help.\n"),
+        ("plan x.zarr --k 2 --h 3 --solver admm,css", "kmufs-stream sweep takes several.\n"),
+    ],
+)
+def test_words_that_are_none_of_ours(cli: Cli, folder: Path, typed: str, told: str) -> None:
+    write_bare(folder / "x.zarr", planted(20, 6), chunks=(20, 6))
+    done = cli(*shlex.split(typed))
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert "Possible options" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("k", "h", "told"),
+    [(1, 3, "--k 2"), (5, 3, "--h 4 or more"), (4, 3, None), (2, 3, None)],
+)
+def test_sizes_that_tell_no_clusters_apart_are_noted(
+    cli: Cli, folder: Path, k: int, h: int, told: str | None
+) -> None:
+    write_bare(folder / "x.zarr", planted(60, 6), chunks=(20, 6))
+    for command in ("plan", "select"):
+        done = cli(command, "x.zarr", "--k", k, "--h", h)
+        assert done.code == 0
+        notes = [line for line in done.out.splitlines() if line.split()[:1] == ["note"]]
+        assert [told in note for note in notes if told] == [True] * (told is not None)
+        assert bool(notes) == bool(told)
+
+
+def test_memory_is_told_once(cli: Cli, folder: Path) -> None:
+    write_bare(folder / "x.zarr", planted(60, 6), chunks=(20, 6))
+    out = cli("plan", "x.zarr", *SIZE).out
+    assert out.count("predicted at most") == 1
+    assert "Memory by stage" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["run", "batch == 'b 1'"], """run "batch == 'b 1'\""""),
+        (["run", "a b", "x"], "run 'a b' x"),
+        (["run", "it's $HOME"], """run 'it'"'"'s $HOME'"""),
+        (["run", "'!'"], """run ''"'"'!'"'"''"""),
+    ],
+)
+def test_words_in_quotes_are_read_as_they_were(words: list[str], line: str) -> None:
+    assert shell_line(words) == line
+    assert shlex.split(line) == words
