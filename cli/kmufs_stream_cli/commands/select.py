@@ -219,9 +219,9 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     rows = [
         (
             "objective",
-            f"{summary['objective']:.6g}, {summary['objective'] / summary['optimum']:.2%} of the "
-            f"optimum {summary['optimum']:.6g}"
-            + ("" if summary["solver"] == "exact" else " (--solver exact attains it)"),
+            f"{summary['objective']:.6g}, the sum of the scores: "
+            f"{summary['objective'] / summary['optimum']:.2%} of the optimum "
+            f"{summary['optimum']:.6g}; more is not better clusters",
         ),
         ("solver", _ending(summary)),
         *_doubts(summary),
@@ -256,6 +256,8 @@ def _doubts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     known = bool(summary["beyond_noise"]) and summary["score_error"] < WELL_KNOWN
     if unasked and (summary["settled"] or known) and summary["h"] < summary["usable"]:
         rows.append(("noise", _at_noise(summary)))
+    if summary["near_copies"] and summary["solver"] not in GREEDY:
+        rows.append(("copies", _copies(summary)))
     if summary["tied_components"] is not None and summary["settled"]:
         rows.append(_tied(summary["k"], summary["tied_components"]))
     if summary["ambiguous"]:
@@ -291,6 +293,15 @@ def _at_noise(summary: dict[str, Any]) -> str:
     # What consensus leaves out it may leave out for good: it does not maximise the objective.
     begin = ": compare with" if solver == "consensus" else ": try"
     return said + begin + remedy if remedy else said
+
+
+def _copies(summary: dict[str, Any]) -> str:
+    """Chosen features that say nearly the same, and what chooses fewer of them."""
+    copies, h = len(summary["near_copies"]), summary["h"]
+    said = f"{copies:,} of the {h:,} are near copies of others of them"
+    if summary["solver"] == "admm":
+        said += "; which, and how many, can hang on the last bits (order of rows, precision)"
+    return f"{said}: compare with --solver consensus, which usually takes fewer"
 
 
 def _tied(k: int, tied: dict[str, Any]) -> tuple[str, str]:
