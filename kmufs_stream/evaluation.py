@@ -79,6 +79,7 @@ class Evaluation:
     between : (h,) float64, the share of each chosen feature's variance between the clusters.
     mean_correlation, effective_rank : how far the chosen features repeat each other; see
         :mod:`kmufs_stream.measures`.
+    solver : of the selection; None of what apply wrote.
     made_of : where the data that were selected from lie; None of what apply wrote.
     agreement : with labels, or None.
     full_cost : with the full data, or None.
@@ -86,6 +87,7 @@ class Evaluation:
     """
 
     source: str
+    solver: str | None
     made_of: str | None
     k: int
     starts: int
@@ -113,6 +115,7 @@ class Evaluation:
         """The evaluation in plain JSON types; the keys are listed in docs/output.md."""
         agreement, full = self.agreement, self.full_cost
         return {
+            "solver": self.solver,
             "k": self.k,
             "h": len(self.selected),
             "samples": self.samples,
@@ -185,7 +188,7 @@ def evaluate(
     BrokenError : a chunk is missing or cannot be read.
 
     What is missing counts as its feature's mean. Reads the chosen columns three times; where a
-    standardised table is larger than 256 MB, once per Lloyd step more. With ``data`` all columns
+    standardised table is larger than 32 MB, once per Lloyd step more. With ``data`` all columns
     too, twice or more.
     """
     began = time.perf_counter()
@@ -241,6 +244,7 @@ def evaluate(
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
         source=chosen.source,
+        solver=chosen.solver,
         made_of=chosen.made_of,
         k=k,
         starts=starts,

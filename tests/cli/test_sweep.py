@@ -55,6 +55,24 @@ def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
     assert "Suggestion" not in plain.out
 
 
+def test_of_many_trials_one_of_each_k_and_solver_is_shown(cli: Cli, table: Path) -> None:
+    asked = ("sweep", table, "--k", "2,3", "--solver", "exact,css", "--h")
+    few, many = cli(*asked, "2:11"), cli(*asked, "1:11", "--csv", "all.csv")
+
+    def rows(done: Run) -> list[list[str]]:
+        lines = [line.split() for line in done.out.splitlines()]
+        return [words for words in lines if words[1:2] in (["exact"], ["css"])]
+
+    assert len(rows(few)) == 40
+    shown, every = rows(many), pd.read_csv("all.csv")
+    assert [words[:2] for words in shown] == [[k, s] for k in "23" for s in ("exact", "css")]
+    assert "one h of each k and solver, of 44 selections; all of them: all.csv" in many.out
+    assert len(every) == 44
+    for k, solver, h, *_ in shown:
+        one = every[(every.k == int(k)) & (every.solver == solver) & (every.h == int(h))]
+        assert len(one) == 1
+
+
 def test_csv_is_not_overwritten_unasked(cli: Cli, table: Path) -> None:
     asked = ("sweep", table, "--k", 3, "--h", "4,5", "--solver", "exact", "--csv", "a.csv")
     assert cli(*asked).out.endswith("  kmufs-stream report a.csv\n")
@@ -137,7 +155,7 @@ def test_the_spectrum_is_asked_without_numbers_of_features(cli: Cli, table: Path
     done = cli("sweep", table, "--suggest-k")
     assert done.code == 0
     assert "noise edge" in done.out
-    assert "k clusters make k - 1 of them" in done.words()
+    assert "Of k clear clusters the k-th component is noise" in done.words()
     assert cli("sweep", table, "--k", 3).code == 2
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # features
 STARTS = 10
+COST_RATIO = "what a clustering leaves of all features' variance, over what K-means on them leaves"
 
 MEASURES = "K-means"
 NO_TABLE = StoreOptions("")
@@ -23,10 +24,11 @@ NO_TABLE = StoreOptions("")
 
 @on_table
 def evaluate(
-    result: Annotated[
-        str,
+    results: Annotated[
+        list[str],
         typer.Argument(
-            metavar="RESULT", help="What select or apply wrote: a folder or an address."
+            metavar="RESULT...",
+            help="What select or apply wrote, a folder or an address; several are compared.",
         ),
     ],
     labels: Annotated[
@@ -54,7 +56,9 @@ def evaluate(
     starts: Annotated[
         int,
         typer.Option(
-            "--starts", help="Random starts; the best one counts.", rich_help_panel=MEASURES
+            "--starts",
+            help="Random starts; the best one counts, and fewer are sooner.",
+            rich_help_panel=MEASURES,
         ),
     ] = STARTS,
     seed: Annotated[
@@ -71,26 +75,36 @@ def evaluate(
 
     Against labels: accuracy, NMI and ARI. Without any: the cost on all features over the best one
     found, what lies between clusters of each chosen feature, and how far the features repeat each
-    other. This machine does it all: clusters of machines are for what reads whole tables.
+    other. Several RESULTs, such as those of several solvers, make a table with a row each. This
+    machine does it all: clusters of machines are for what reads whole tables.
     """
     from kmufs_stream import evaluate as run
 
     _check_table(table)
-    data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
-    with shown(log=log, quiet=quiet) as progress:
-        found = run(
-            result,
-            labels=labels,
-            data=data,
-            k=k,
-            starts=starts,
-            seed=seed,
-            memory=memory,
-            threads=threads,
-            storage_options=table.storage_options(),
-            progress=progress,
-        )
-    if json:
+    every = []
+    for result in results:
+        data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
+        with shown(log=log, quiet=quiet) as progress:
+            found = run(
+                result,
+                labels=labels,
+                data=data,
+                k=k,
+                starts=starts,
+                seed=seed,
+                memory=memory,
+                threads=threads,
+                storage_options=table.storage_options(),
+                progress=progress,
+            )
+        every.append(found)
+    if len(every) > 1:
+        summaries = [found.summary() for found in every]
+        if json:
+            show.as_json({"evaluations": summaries})
+        else:
+            _compare(results, summaries)
+    elif json:
         show.as_json(found.summary())
     else:
         _show(found, labels)
@@ -109,6 +123,43 @@ def _check_table(table: StoreOptions) -> None:
             "its samples.",
             f"Leave {option} out, or give the table that RESULT was made from as --data.",
         )
+
+
+def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
+    """One row of each; what none of them has is left out."""
+    measures = {
+        "accuracy": ("accuracy", "{:.2%}"),
+        "NMI": ("nmi", "{:.4f}"),
+        "cost ratio": ("cost_ratio", "{:.4f}"),
+        "|corr.|": ("mean_correlation", "{:.4f}"),
+    }
+    shown = {
+        name: measure
+        for name, measure in measures.items()
+        if any(summary[measure[0]] is not None for summary in summaries)
+    }
+    columns = [("solver", False), ("k", True), ("h", True), *((name, True) for name in shown)]
+    rows = [
+        [
+            summary["solver"] or "-",
+            str(summary["k"]),
+            str(summary["h"]),
+            *(
+                "-" if summary[key] is None else text.format(summary[key])
+                for key, text in shown.values()
+            ),
+            result,
+        ]
+        for result, summary in zip(results, summaries, strict=True)
+    ]
+    out = show.console()
+    out.print(show.table([*columns, ("result", False)], rows))
+    show.line(out)
+    if "accuracy" not in shown:
+        show.line(out, "  --labels VAR compares with known classes")
+    if "cost ratio" in shown:
+        show.line(out, f"  cost ratio: {COST_RATIO}")
+    show.line(out, "  |corr.|: mean |correlation| of two chosen features; 1 if all say the same")
 
 
 def _show(found: Evaluation, labels: str | None) -> None:
@@ -170,16 +221,17 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
             (
                 "cost ratio",
                 f"{summary['cost_ratio']:.4f}: on all features this clustering leaves "
-                f"{summary['full_cost']:.2%} of the variance, the best one found "
-                f"{summary['best_full_cost']:.2%}",
+                f"{summary['full_cost']:.2%} of the variance, K-means on all of them "
+                f"{summary['best_full_cost']:.2%}"
+                + ("; that ended in a worse one" if summary["cost_ratio"] < 1 else ""),
             )
         )
     rows += [
         ("cost", f"{summary['cost']:.2%} of the chosen features' variance is within clusters"),
         (
             "redundancy",
-            f"mean |correlation| {summary['mean_correlation']:.4f}, effective rank "
-            f"{summary['effective_rank']:.1f} of {summary['h']:,}",
+            f"mean |correlation| {summary['mean_correlation']:.4f}; effective rank "
+            f"{summary['effective_rank']:.1f}: the {summary['h']:,} are worth as many uncorrelated",
         ),
         ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
         ("K-means", _ending(summary)),

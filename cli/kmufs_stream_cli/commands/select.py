@@ -188,18 +188,25 @@ def show_selection(result: Selection, stores: list[str] | None = None) -> None:
     if summary["h"] > BEST:
         show.line(out, f"  and {summary['h'] - BEST:,} more")
     show.line(out)
+    show.line(out, f"  score: the share of its variance in the {summary['k']} leading components")
+    show.line(out)
     show.facts(out, _outcome(result, summary))
     output = summary["output"]
     if output is not None:
+        from kmufs_stream.sources.labels import likely_classes
         from kmufs_stream.sources.transforms import by_row
 
         alone = result.plan.output_bytes > 0 and not by_row(result.matrix.transforms)
         data = None if alone else result.matrix.source
+        classes = likely_classes(result.matrix)
+        labels, others = classes[0] if classes else None, ", ".join(classes[1:])
+        evaluate = show.command("evaluate", output, labels=labels, data=data, storage_option=stores)
         show.next_commands(
             out,
-            show.command("evaluate", output, data=data, storage_option=stores),
+            evaluate,
             *show.report(output, stores),
             show.opened(output, storage_options(stores)),
+            note=f"{labels} looks like classes; so may {others}" if others else "",
         )
 
 

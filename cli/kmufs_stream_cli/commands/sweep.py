@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 RECOMMENDED = "consensus"
 BAR = 10  # letters of a full one
+ROWS = 40  # of the table on the screen, at most where each k and solver can do with one
 EXPLAINED = (
-    "at noise: of the h, how many vary with the k leading components no more than",
-    "independent noise would. explained: how much of these components, the relaxed",
-    "cluster indicators, the h span. Compare it along h, not k (each has its own),",
-    "nor solvers (css maximises it). k clusters make k - 1 of them; the k-th is",
-    "noise then, which few features span: about 1/k less than 100% is no loss",
+    "of optimum     sum of the scores, over the most that any h have: not how good",
+    "               the clusters are",
+    "|correlation|  mean, of two of the h; 1 if all say the same",
+    "at noise       of the h, how many tell no more than independent noise would",
+    "explained      share of the k leading components that the h span: compare h",
+    "               with h, not k with k, nor solvers. Of k clear clusters the k-th",
+    "               component is noise: 100% less 1/k is then all there is",
 )
 MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
@@ -200,6 +203,7 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     show.line(out)
     columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
     columns += [("|correlation|", True), ("at noise", True), ("explained", True), ("", False)]
+    trials = _one_each(found) if len(found.trials) > ROWS else list(found.trials)
     rows = [
         (
             str(t.k),
@@ -211,9 +215,12 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
             f"{t.explained:.2%}",
             "#" * round(BAR * t.explained) + ("" if t.converged else " not converged"),
         )
-        for t in found.trials
+        for t in trials
     ]
     out.print(show.table(columns, rows))
+    if len(trials) < len(found.trials):
+        fewer = f"  one h of each k and solver, of {len(found.trials):,} selections; all of them: "
+        show.line(out, fewer + (csv or "--csv FILE or --json"))
     show.line(out)
     for said in EXPLAINED:
         show.line(out, f"  {said}")
@@ -232,6 +239,17 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     show.line(out)
     written = [] if csv is None else [("output", csv)]
     show.facts(out, [*show.took(found.summary()), *written])
+
+
+def _one_each(found: Sweep) -> list[Trial]:
+    """Of each k and solver the trial to begin with; all features only where there is no other."""
+    each = []
+    for which, knee in found.suggested_h.items():
+        every = [trial for trial in found.trials if (trial.k, trial.solver) == which]
+        curve = [trial for trial in every if trial.h < found.usable] or every
+        h, _ = _one_h(curve, knee)
+        each.append(next(trial for trial in curve if trial.h == h))
+    return each
 
 
 def _choice(found: Sweep) -> tuple[str, dict[str, Any]]:
