@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, counted
 from kmufs_stream.factor import check_k
 from kmufs_stream.kmeans import Clustering, kmeans, kmeans_costs
 from kmufs_stream.measures import (
@@ -25,7 +25,7 @@ from kmufs_stream.measures import (
 from kmufs_stream.opening import open_like
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.planning import table_of
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Noticed, Progress
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix
@@ -215,6 +215,9 @@ def evaluate(
     looked_at = [read.matrix] if whole is None else [read.matrix, whole]
     if labels is not None:
         codes, classes = class_codes(labels, looked_at)
+    for reader in (read,) if read_all is None else (read, read_all):
+        if reader.plan.method == "lloyd":
+            progress(Noticed(_foretold(reader, starts)))
 
     scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
     scatter = read(Gram(scaling, note_gaps=True), "correlations")
@@ -294,6 +297,19 @@ class _Reader:
         return run_planned(
             kernel, rows=self.matrix.rows, plan=self.plan, stage=stage, progress=self.progress
         )
+
+
+def _foretold(reader: _Reader, starts: int) -> str:
+    """What K-means on a large table goes over, and what shortens it."""
+    (n, p), kept = reader.matrix.shape, reader.plan.cached_rows
+    held = "read again for each step"
+    if kept:
+        held = "read once and kept in memory" if kept >= n else f"{kept:,} of them kept in memory"
+    said = (
+        f"K-means on {counted(p, 'features')} of {n:,} samples ({held}) takes most of the time: "
+        f"each step goes over all of them, from {counted(starts, 'starts')}"
+    )
+    return said + ("; fewer --starts are sooner" if starts > 1 else "")
 
 
 def _standard(features: Standardised) -> Standard:

@@ -55,6 +55,29 @@ def test_measures_are_shown_and_what_is_missing_is_named(cli: Cli, chosen: Path)
         assert word in whole.out, word
 
 
+def test_what_k_means_on_a_large_table_goes_over_is_foretold(
+    cli: Cli, chosen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("evaluate", chosen, "--data", "cells.zarr")
+    assert cli(*asked).err == ""
+    monkeypatch.setattr("kmufs_stream.kmeans.IN_MEMORY_BYTES", 8 * 300 * 5)
+    # The five chosen fit, all twelve do not.
+    (told,) = cli(*asked).err.splitlines()
+    assert told.startswith("K-means on 12 features of 300 samples (")
+    assert "from 10 starts; fewer --starts are sooner" in told
+    (told,) = cli(*asked, "--starts", 1).err.splitlines()
+    assert told.endswith("from 1 start")
+    assert cli(*asked, "--quiet").err == ""
+
+
+def test_the_cost_ratio_says_what_is_as_good(cli: Cli, chosen: Path) -> None:
+    whole = cli("evaluate", chosen, "--data", "cells.zarr")
+    found = evaluate(chosen, data="cells.zarr").summary()
+    assert f"{found['cost_ratio']:.4f}, 1 = as good as K-means on all features" in whole.out
+    assert f"{found['full_cost']:.2%} is within these clusters" in whole.out
+    assert f"{found['best_full_cost']:.2%} within those of K-means on all" in whole.out
+
+
 def test_several_results_stand_side_by_side(cli: Cli, chosen: Path) -> None:
     asked = ("--k", 3, "--h", 4, "--solver", "exact", "--out", "other.zarr", "--selection-only")
     assert cli("select", "cells.zarr", *asked).code == 0

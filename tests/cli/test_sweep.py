@@ -14,6 +14,7 @@ from conftest import Run
 from helpers import few_telling
 
 from kmufs_stream import decompose, sweep
+from kmufs_stream.structure import KSuggestion
 
 Cli = Callable[..., Run]
 
@@ -53,6 +54,32 @@ def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
     assert "#" in done.out
     plain = cli("sweep", table, "--k", 3, "--h", 4)
     assert "Suggestion" not in plain.out
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            KSuggestion(4, "noise edge", 4, 3, 1.2, 21),
+            ["k = 4, one", "k = 4: agrees", "both agree"],
+        ),
+        (KSuggestion(9, "noise edge", 3, 8, 1.2, 21), ["k = 9, one", "try both", "they differ"]),
+        (
+            KSuggestion(3, "widest gap", 3, 21, 1.2, 21),
+            ["k = 3, one", "too many to tell clusters", "the only sign", "no other sign"],
+        ),
+        (KSuggestion(None, "noise edge", None, 0, 1.2, 21), ["none: no component", "0 of 21"]),
+    ],
+)
+def test_a_suggested_k_says_by_what_signs_and_how_sure(
+    cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch, found: KSuggestion, said: list[str]
+) -> None:
+    monkeypatch.setattr("kmufs_stream.trials.suggest_k", lambda factor: found)
+    shown = cli("sweep", table, "--suggest-k", "--k", 3, "--h", 4).words()
+    shown = shown.partition("Suggestion only: k from the spectrum")[2]
+    for words in said:
+        assert words in shown, words
+    assert ("2 of 9 real tables" in shown) == (found.k is not None)
 
 
 def test_of_many_trials_one_of_each_k_and_solver_is_shown(cli: Cli, table: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # features
 STARTS = 10
-COST_RATIO = "what a clustering leaves of all features' variance, over what K-means on them leaves"
+COST_RATIO = "of K-means on the chosen features, counted on all; 1 = as good as K-means on all"
 
 MEASURES = "K-means"
 NO_TABLE = StoreOptions("")
@@ -45,7 +45,8 @@ def evaluate(
             "--data",
             metavar="DATA",
             help="The table that was selected from: for the cost on all features, and for a "
-            "RESULT that holds no data. Transforms, --where and where in DATA the table is are "
+            "RESULT that holds no data. All of it is read and clustered too, which takes most of "
+            "the time. Transforms, --where and where in DATA the table is are "
             "known from RESULT.",
         ),
     ] = NO_TABLE,
@@ -57,7 +58,7 @@ def evaluate(
         int,
         typer.Option(
             "--starts",
-            help="Random starts; the best one counts, and fewer are sooner.",
+            help="Random starts of K-means; the best one counts, and fewer are sooner.",
             rich_help_panel=MEASURES,
         ),
     ] = STARTS,
@@ -73,10 +74,13 @@ def evaluate(
 ) -> None:
     """Cluster the samples by the features in RESULT with K-means, and judge what is found.
 
-    Against labels: accuracy, NMI and ARI. Without any: the cost on all features over the best one
-    found, what lies between clusters of each chosen feature, and how far the features repeat each
-    other. Several RESULTs, such as those of several solvers, make a table with a row each. This
-    machine does it all: clusters of machines are for what reads whole tables.
+    Against labels: accuracy, NMI and ARI. Without any: how much worse than K-means on all features
+    the clusters are (cost ratio, with --data), what lies between clusters of each chosen feature,
+    and how far the features repeat each other. Several RESULTs, such as those of several solvers,
+    make a table with a row each.
+
+    Most of the time goes into K-means, of all --starts; with --data once more, on all features.
+    This machine does it all: clusters of machines are for what reads whole tables.
     """
     from kmufs_stream import evaluate as run
 
@@ -131,7 +135,7 @@ def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
         "accuracy": ("accuracy", "{:.2%}"),
         "NMI": ("nmi", "{:.4f}"),
         "cost ratio": ("cost_ratio", "{:.4f}"),
-        "|corr.|": ("mean_correlation", "{:.4f}"),
+        "|correlation|": ("mean_correlation", "{:.4f}"),
     }
     shown = {
         name: measure
@@ -159,7 +163,7 @@ def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
         show.line(out, "  --labels VAR compares with known classes")
     if "cost ratio" in shown:
         show.line(out, f"  cost ratio: {COST_RATIO}")
-    show.line(out, "  |corr.|: mean |correlation| of two chosen features; 1 if all say the same")
+    show.line(out, "  |correlation|: mean, of two chosen features; 1 if all say the same")
 
 
 def _show(found: Evaluation, labels: str | None) -> None:
@@ -220,10 +224,10 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
         rows.append(
             (
                 "cost ratio",
-                f"{summary['cost_ratio']:.4f}: on all features this clustering leaves "
-                f"{summary['full_cost']:.2%} of the variance, K-means on all of them "
-                f"{summary['best_full_cost']:.2%}"
-                + ("; that ended in a worse one" if summary["cost_ratio"] < 1 else ""),
+                f"{summary['cost_ratio']:.4f}, 1 = as good as K-means on all features: of their "
+                f"variance {summary['full_cost']:.2%} is within these clusters, "
+                f"{summary['best_full_cost']:.2%} within those of K-means on all"
+                + ("; that found worse ones" if summary["cost_ratio"] < 1 else ""),
             )
         )
     rows += [
@@ -240,7 +244,7 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
         values = counted(summary["missing_values"], "values")
         rows.append(("missing", f"means stand in for {values}"))
     if summary["concessions"]:
-        rows.append(("given up", "; ".join(summary["concessions"])))
+        rows.append(("to fit", "; ".join(summary["concessions"])))
     return rows + show.took(summary)
 
 

@@ -243,7 +243,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
     if summary["concessions"]:
-        rows.append(("given up", "; ".join(summary["concessions"])))
+        rows.append(("to fit", "; ".join(summary["concessions"])))
     reads = summary["passes"]
     rows += [
         ("reads", f"{reads} for the factor" if reads else "none for the factor: it was given"),
