@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream import blas
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, counted
 from kmufs_stream.factor import as_whole, check_k
 from kmufs_stream.kmeans import Clustering, kmeans, kmeans_ways
 from kmufs_stream.measures import (
@@ -25,7 +25,7 @@ from kmufs_stream.measures import (
 from kmufs_stream.opening import open_like
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.planning import table_of
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Noticed, Progress
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix
@@ -94,6 +94,8 @@ class Evaluation:
     mean_correlation, effective_rank : float
         How far the chosen features repeat each other: the mean absolute correlation of two, and how
         many independent ones would have their spectrum.
+    solver : str or None
+        Of the selection; None of what apply wrote.
     made_of : str or None
         Where the data that were selected from lie; None of what apply wrote.
     agreement : Agreement or None
@@ -111,6 +113,7 @@ class Evaluation:
     """
 
     source: str
+    solver: str | None
     made_of: str | None
     k: int
     starts: int
@@ -138,6 +141,7 @@ class Evaluation:
         """The evaluation in plain JSON types; the keys are listed in docs/output.md."""
         agreement, full = self.agreement, self.full_cost
         return {
+            "solver": self.solver,
             "k": self.k,
             "h": len(self.selected),
             "samples": self.samples,
@@ -227,7 +231,7 @@ def evaluate(
     Notes
     -----
     What is missing counts as its feature's mean. Reads the chosen columns three times; where a
-    standardised table is larger than 256 MB, once per Lloyd step more. With ``data`` all columns
+    standardised table is larger than 32 MB, once per Lloyd step more. With ``data`` all columns
     too, twice or more.
     """
     began = time.perf_counter()
@@ -256,6 +260,9 @@ def evaluate(
     if labels is not None:
         refuse_feature(labels, () if names is None else names, chosen.source)
         codes, classes = class_codes(labels, looked_at)
+    for reader in (read,) if read_all is None else (read, read_all):
+        if reader.plan.method == "lloyd":
+            progress(Noticed(_foretold(reader, starts)))
 
     scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
     scatter = read(Gram(scaling, note_gaps=True), "correlations")
@@ -284,6 +291,7 @@ def evaluate(
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
         source=chosen.source,
+        solver=chosen.solver,
         made_of=chosen.made_of,
         k=k,
         starts=starts,
@@ -333,6 +341,19 @@ class _Reader:
         return run_planned(
             kernel, rows=self.matrix.rows, plan=self.plan, stage=stage, progress=self.progress
         )
+
+
+def _foretold(reader: _Reader, starts: int) -> str:
+    """What K-means on a large table goes over, and what shortens it."""
+    (n, p), kept = reader.matrix.shape, reader.plan.cached_rows
+    held = "read again for each step"
+    if kept:
+        held = "read once and kept in memory" if kept >= n else f"{kept:,} of them kept in memory"
+    said = (
+        f"K-means on {counted(p, 'features')} of {n:,} samples ({held}) takes most of the time: "
+        f"each step goes over all of them, from {counted(starts, 'starts')}"
+    )
+    return said + ("; fewer --starts are sooner" if starts > 1 else "")
 
 
 def _standard(features: Standardised) -> Standard:

@@ -41,6 +41,7 @@ OUTCOME = (
     "converged",
     "at_noise",
     "beyond_noise",
+    "near_copies",
     "ambiguous",
     "kept",
     "passes",

@@ -23,7 +23,9 @@ from kmufs_stream.streaming.sizing import Cost, Way, Ways
 
 Float = NDArray[np.float64]
 
-IN_MEMORY_BYTES = 256_000_000  # standardised tables up to here are clustered by scikit-learn
+# Standardised tables up to here are clustered by scikit-learn. Larger ones have so many rows that
+# starts on a sample of them come near the same ends, from where a few steps over all rows do.
+IN_MEMORY_BYTES = 32_000_000
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 
+COPIES = 0.95  # absolute correlation of features that say nearly the same
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -87,6 +89,13 @@ def mean_correlation(correlation: Float) -> float:
     h = len(correlation)
     off_diagonal = np.abs(correlation).sum() - np.trace(np.abs(correlation))
     return float(off_diagonal / (h * (h - 1))) if h > 1 else 0.0
+
+
+def near_copies(correlation: Float) -> NDArray[np.bool_]:
+    """(h,) which features correlate with another by more than ``COPIES``, in absolute value."""
+    strong = np.abs(correlation) > COPIES
+    np.fill_diagonal(strong, False)
+    return np.asarray(strong.any(axis=1), np.bool_)
 
 
 def effective_rank(correlation: Float) -> float:

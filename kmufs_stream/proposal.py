@@ -46,6 +46,17 @@ def propose(found: Sweep) -> Proposal | None:
     return Proposal(k, h, solver, tuple(why for why in said if why))
 
 
+def one_each(found: Sweep) -> list[Trial]:
+    """Of each k and solver the trial to begin with; all features only where there is no other."""
+    each = []
+    for which, knee in found.suggested_h.items():
+        every = [trial for trial in found.trials if (trial.k, trial.solver) == which]
+        curve = [trial for trial in every if trial.h < found.usable] or every
+        h, _ = _one_h(curve, knee)
+        each.append(next(trial for trial in curve if trial.h == h))
+    return each
+
+
 def _one_k(wanted: int | None, ks: Sequence[int]) -> tuple[int, str]:
     """A k and why; what is explained of the components of one k says nothing of another k."""
     if wanted is None:

@@ -14,6 +14,7 @@ NAMES = {
     "passes": "reads for the factor",
     "at_noise": "chosen that tell no more than noise",
     "beyond_noise": "features that tell more",
+    "near_copies": "chosen that are near copies",
 }
 ORIGIN = ("source", "command", "created")
 TRUTHS = {"converged", "settled"}  # attributes that a selection has as 0 and 1

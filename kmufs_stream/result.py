@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream import blas
 from kmufs_stream.factor import Factor, TiedComponents
+from kmufs_stream.measures import near_copies
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.provenance import FORMAT_VERSIONS, SELECTION
 from kmufs_stream.solvers import Solution
@@ -21,12 +21,9 @@ from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Plan
-from kmufs_stream.structure import correlation_of
 from kmufs_stream.subset import column_name, free_dim, lazy_columns, subset_frame
 from kmufs_stream.version import __version__
 from kmufs_stream.zarr_io import decoded, open_decoded
-
-RELATED = 500  # of the selected features, the best, whose correlations are kept
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,16 @@ class Selection:
         Tr(S^T A S) of this choice, and the largest that any choice has.
     ambiguous : int64 array
         Source indices of the features whose score is as near to the h-th highest as
-        ``factor.score_error``, where not all of them fit: which are chosen is arbitrary.
+        ``factor.score_error``, where ``exact`` chose some of them and not all: which it chose is
+        arbitrary. Other solvers do not choose by score.
     every_score : float64 array, shape (u,)
         a_i of all usable features.
     beyond_noise : bool array, shape (u,)
         Which of them vary with the k components more than noise would.
+    related : int64 array, shape (r,)
+        Ascending: where the best of the selected, 500 at most, are among them.
+    correlation : float64 array, shape (r, r)
+        Of these.
     solution : Solution
         What the solver returned: iterations, residuals, history; its indices count usable features.
     factor : Factor
@@ -104,6 +106,8 @@ class Selection:
     ambiguous: NDArray[np.int64]
     every_score: NDArray[np.float64]
     beyond_noise: NDArray[np.bool_]
+    related: NDArray[np.int64]
+    correlation: NDArray[np.float64]
     solution: Solution
     factor: Factor
     matrix: Matrix
@@ -129,6 +133,11 @@ class Selection:
     def at_noise(self) -> NDArray[np.int64]:
         """Source indices of the selected that vary with the k components no more than noise."""
         return self.selected[~self.beyond_noise[self.solution.selected]]
+
+    @property
+    def near_copies(self) -> NDArray[np.int64]:
+        """Source indices of the ``related`` that say nearly the same as another of them."""
+        return self.selected[self.related[near_copies(self.correlation)]]
 
     @property
     def tied_components(self) -> TiedComponents | None:
@@ -164,6 +173,7 @@ class Selection:
             ),
             "at_noise": self.at_noise.tolist(),
             "beyond_noise": int(self.beyond_noise.sum()),
+            "near_copies": self.near_copies.tolist(),
             "ambiguous": self.ambiguous.tolist(),
             "tied_components": None if tied is None else vars(tied) | {"try_k": list(tied.try_k)},
             "kept": self.kept.tolist(),
@@ -211,6 +221,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "converged": int(solution.converged),
         "at_noise": len(result.at_noise),
         "beyond_noise": int(result.beyond_noise.sum()),
+        "near_copies": len(result.near_copies),
         "ambiguous": len(result.ambiguous),
         "tied_components": 0 if tied is None else tied.last - tied.first + 1,
         "method": factor.method,
@@ -306,11 +317,7 @@ def _diagnostics(result: Selection) -> xr.Dataset:
         variables[name] = (iteration, values)
     if len(factor.features.dropped):
         variables["dropped"] = (free_dim("dropped_sample", result.matrix), factor.features.dropped)
-    best = np.flatnonzero(result.ranks <= RELATED)
-    places = result.solution.selected[best]
-    with blas.cores_for(len(factor.sample.index) * len(best) ** 2):
-        related = correlation_of(factor, places)
     related_dims = (free_dim("related", result.matrix), free_dim("related_too", result.matrix))
-    variables["correlation"] = (related_dims, related.astype(np.float32))
-    variables["related_index"] = (related_dims[0], result.selected[best])
+    variables["correlation"] = (related_dims, result.correlation.astype(np.float32))
+    variables["related_index"] = (related_dims[0], result.selected[result.related])
     return xr.Dataset(variables)

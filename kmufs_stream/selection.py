@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kmufs_stream import blas
 from kmufs_stream.anndata_output import check_anndata_output, write_anndata
 from kmufs_stream.choices import MethodName, PrecisionName, SolverName
 from kmufs_stream.decomposition import FactorSeconds, checkpoint_for, compute_factor, inputs_of
@@ -37,7 +38,10 @@ from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.streaming.plan import Plan
 from kmufs_stream.streaming.sample import sample_size
 from kmufs_stream.streaming.sizing import Demand
+from kmufs_stream.structure import correlation_of
 from kmufs_stream.subset import write_result
+
+RELATED = 500  # of the selected features, the best, whose correlations are kept
 
 
 def select(
@@ -230,6 +234,12 @@ def _choose(
     chosen = scores[solution.selected]
     ranks = np.empty(h, np.int64)
     ranks[ranking(chosen, factor.tie)] = np.arange(1, h + 1)
+    related = np.flatnonzero(ranks <= RELATED)
+    with blas.cores_for(len(factor.sample.index) * len(related) ** 2):
+        correlation = correlation_of(factor, solution.selected[related])
+    ambiguous = np.empty(0, np.int64)
+    if solver == "exact":
+        ambiguous = ambiguous_at(scores, h, factor.score_error, solution.selected)
     if len(factor.features.dropped):
         rows = np.delete(np.arange(matrix.shape[0]), factor.features.dropped)
         matrix = keep_samples(matrix, rows)
@@ -253,7 +263,9 @@ def _choose(
         beyond_noise=beyond_noise(
             factor.components[:, :k], factor.eigenvalues[:k], factor.features.samples
         ),
-        ambiguous=factor.features.usable[ambiguous_at(scores, h, factor.score_error)],
+        related=related,
+        correlation=correlation,
+        ambiguous=factor.features.usable[ambiguous],
         solution=solution,
         factor=factor,
         matrix=matrix,
@@ -355,9 +367,10 @@ def with_kept(
     return np.sort(np.concatenate([kept, best]))
 
 
-def ambiguous_at(scores: NDArray[np.float64], h: int, error: float) -> NDArray[np.int64]:
-    """The features tied at the h-th highest score to within an error, if not all of them fit."""
+def ambiguous_at(
+    scores: NDArray[np.float64], h: int, error: float, selected: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The features tied at the h-th highest score to within an error, if not all are selected."""
     cutoff = np.partition(scores, len(scores) - h)[len(scores) - h]
-    above = int((scores > cutoff + error).sum())
     tied = np.flatnonzero(np.abs(scores - cutoff) <= error)
-    return tied if above + len(tied) > h else tied[:0]
+    return tied if not np.isin(tied, selected).all() else tied[:0]

@@ -40,6 +40,7 @@ class StoredSelection:
     samples : rows that were standardised.
     transforms, where, dropped : what was done to the source's values, which condition its samples
         met, and which rows of these were left out because they miss values.
+    solver : that chose the features; None of what apply made.
     made_of : where the data that it was selected from lie; None of what apply made.
     labels : (h,) of the selected features, or None.
     matrix : the selected columns, (n, h), as they are stored; or None.
@@ -53,6 +54,7 @@ class StoredSelection:
     where: str
     dropped: NDArray[np.int64]
     source: str
+    solver: str | None
     made_of: str | None
     labels: NDArray[Any] | None
     matrix: Matrix | None
@@ -199,6 +201,7 @@ def open_selection(place: Place) -> StoredSelection:
         where=str(root.attrs.get("where", "")),
         dropped=np.empty(0, np.int64) if dropped is None else dropped.values,
         source=name_of(place),
+        solver=None if standard is None else str(root.attrs["solver"]),
         made_of=None if standard is None else str(root.attrs["source"]),
         labels=labels,
         matrix=matrix,

@@ -124,6 +124,8 @@ class KSuggestion:
     ----------
     k : clusters, one more than the components that stand out; None where none does.
     by : what tells these from the others: ``noise edge`` or ``widest gap``.
+    widest_gap : clusters by the widest gap alone, among the components above noise. Where it
+        agrees with the noise edge, planted clusters are mostly counted right, else mostly not.
     above_noise : components above what noise alone would give.
     noise_edge : the largest eigenvalue that noise alone would give.
     components : how many were looked at.
@@ -131,6 +133,7 @@ class KSuggestion:
 
     k: int | None
     by: Literal["noise edge", "widest gap"]
+    widest_gap: int | None
     above_noise: int
     noise_edge: float
     components: int
@@ -150,12 +153,14 @@ def suggest_k(factor: Factor) -> KSuggestion:
     values = factor.eigenvalues
     edge = noise_edge(len(factor.components), factor.features.samples)
     above = int((values > edge).sum())
-    if above <= min(MOST_CLUSTERS, len(values) - 1):
-        return KSuggestion(above + 1 if above else None, "noise edge", above, edge, len(values))
+    if not above:
+        return KSuggestion(None, "noise edge", None, above, edge, len(values))
     # What comes after the last component that is known is at most as large as that.
     following = np.maximum(np.append(values[1:], values[-1]), np.finfo(float).tiny)
-    widest = int(np.argmax(values[:above] / following[:above]))
-    return KSuggestion(widest + 2, "widest gap", above, edge, len(values))
+    gap = int(np.argmax(values[:above] / following[:above])) + 2
+    if above <= min(MOST_CLUSTERS, len(values) - 1):
+        return KSuggestion(above + 1, "noise edge", gap, above, edge, len(values))
+    return KSuggestion(gap, "widest gap", gap, above, edge, len(values))
 
 
 def knee(h: Sequence[int], explained: Sequence[float]) -> int | None:

@@ -28,7 +28,7 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.identity import fingerprint, identity_of_run
-from kmufs_stream.result import RELATED
+from kmufs_stream.selection import RELATED
 from kmufs_stream.streaming.checkpoint import Checkpoint, save_state
 from kmufs_stream.streaming.scaling import read_probe
 from kmufs_stream.streaming.tree import Node

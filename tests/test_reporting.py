@@ -20,7 +20,7 @@ from PIL import Image
 from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
 from kmufs_stream.reporting.content import ROWS, Result, overlap, read_all
 from kmufs_stream.reporting.drawing import BADGE, apart, told_apart
-from kmufs_stream.result import RELATED
+from kmufs_stream.selection import RELATED
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.trials import write_csv
 

@@ -87,7 +87,18 @@ def test_ties_go_to_the_lower_index_and_are_counted() -> None:
         best = int(np.argmax(reference(whole).every_score(3)[:12]))
         assert chosen.selected.tolist() == [best]
         assert chosen.ambiguous.tolist() == [best, best + 12]
+        assert len(select(whole.astype(dtype), 3, 1).ambiguous) == 0
         assert len(select(whole.astype(dtype), 3, 2, solver="exact").ambiguous) == 0
+
+
+def test_near_copies_among_the_chosen_are_counted(tmp_path: Path) -> None:
+    whole = np.concatenate([X, -X[:, :3] + 0.01 * X[:, 3:6]], axis=1)
+    for method in ("gram", "lanczos"):
+        chosen = select(whole, 3, 15, method=method, out=tmp_path / method)
+        related = np.abs(np.corrcoef(whole, rowvar=False)) - np.eye(15) > 0.95
+        assert chosen.near_copies.tolist() == np.flatnonzero(related.any(axis=1)).tolist()
+        assert chosen.summary()["near_copies"] == chosen.near_copies.tolist()
+        assert chosen.dataset.attrs["near_copies"] == len(chosen.near_copies) >= 6
 
 
 def test_scores_that_are_not_unique_are_told(tmp_path: Path) -> None:

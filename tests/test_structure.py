@@ -64,6 +64,7 @@ def test_separated_clusters_are_counted(clusters: int) -> None:
     table = centres[rng.integers(clusters, size=3000)] + rng.normal(size=(3000, 60))
     found = suggest_k(decompose(table, 15))
     assert (found.k, found.by) == (clusters, "noise edge")
+    assert found.widest_gap == clusters
     assert found.above_noise == clusters - 1
     assert found.components == 31
 
@@ -76,8 +77,8 @@ def test_clusters_of_unlike_distances_are_counted() -> None:
     table = centres[rng.integers(4, size=2000)] + rng.normal(size=(2000, 40))
     factor = decompose(table, 10)
     assert np.argmax(factor.eigenvalues[:3] / factor.eigenvalues[1:4]) == 0
-    assert suggest_k(factor).k == 4
-    assert suggest_k(decompose(table, 2)).k == 4  # whatever k the factor is of
+    for found in (suggest_k(factor), suggest_k(decompose(table, 2))):  # whatever k it is of
+        assert (found.k, found.widest_gap) == (4, 2)
 
 
 def test_where_nearly_all_is_above_noise_the_gap_counts() -> None:
@@ -99,7 +100,7 @@ def test_no_component_above_noise_suggests_nothing() -> None:
     # Exactly uncorrelated: every eigenvalue is 1.
     factor = decompose(np.linalg.qr(np.random.default_rng(0).normal(size=(500, 21)))[0][:, 1:], 3)
     flat = dataclasses.replace(factor, singular_values=np.full(7, np.sqrt(500.0)))
-    assert suggest_k(flat).k is None
+    assert suggest_k(flat).k is suggest_k(flat).widest_gap is None
     assert suggest_k(flat).above_noise == 0
 
 

@@ -104,7 +104,7 @@ def test_summary_is_json_and_the_table_a_frame() -> None:
     summary = json.loads(json.dumps(found.summary(), allow_nan=False))
     assert summary["trials"][0]["selected"] == found.trials[0].selected.tolist()
     assert summary["suggested_h"][0].keys() == {"k", "solver", "h"}
-    keys = {"k", "by", "above_noise", "noise_edge", "components"}
+    keys = {"k", "by", "widest_gap", "above_noise", "noise_edge", "components"}
     assert set(summary["suggested_k"]) == keys
     table = found.table()
     assert len(table) == 4

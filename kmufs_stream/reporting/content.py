@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factor import orient_columns
-from kmufs_stream.measures import effective_rank, mean_correlation
+from kmufs_stream.measures import COPIES, effective_rank, mean_correlation
 from kmufs_stream.noise import noise_edge
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.solvers.clustering import fit_kmeans
@@ -34,7 +34,6 @@ RUNS = 20  # places that these are read from
 VALUES = 2**22  # numbers that these hold, at most
 MAPPED = 150  # features in a redundancy map, at most
 STARTS = 4  # of K-means on the rows looked at
-COPIES = 0.95  # absolute correlation of features that say the same
 TABLES = (".csv", ".json")
 COLUMNS = ("k", "h", "solver", "objective", "optimum", "explained", "mean_correlation", "converged")
 

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import FigureBase
 
+from kmufs_stream.measures import COPIES
 from kmufs_stream.reporting import drawing
-from kmufs_stream.reporting.content import COPIES, Redundancy, Result, Trials, View
+from kmufs_stream.reporting.content import Redundancy, Result, Trials, View
 from kmufs_stream.reporting.drawing import ACCENT, MUTED, SECOND, Panel
 from kmufs_stream.solving import is_greedy
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ from kmufs_stream.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
+RUNS, RUN_ROWS = 8, 4096  # looked at to see whether a coordinate holds classes
+FEW = 50  # values of one that does
 BESIDE = " Variables beside the data are found where the table itself is given, as --data."
 
 
@@ -79,6 +82,25 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             "no_classes", f"No sample has a value of {name!r}.", "Give another variable."
         )
     return codes, len(known)
+
+
+def likely_classes(matrix: Matrix) -> list[str]:
+    """Coordinates of the samples that look like their classes: text or integers of few values.
+
+    Those of text first. Judged by some runs of rows, evenly spread: 2 to 50 values, each twice on
+    average.
+    """
+    n = matrix.shape[0]
+    starts = np.unique(np.linspace(0, max(n - RUN_ROWS, 0), RUNS).astype(int))
+    found: list[tuple[bool, str]] = []
+    for name, labels in along_samples(replace(matrix, beside=xr.Dataset())).items():
+        if labels.dtype.kind not in "OTUSbiu":
+            continue
+        with coordinates_read(matrix.source):
+            seen = np.concatenate([labels[a : a + RUN_ROWS].values for a in starts.tolist()])
+        if 2 <= len(pd.unique(seen)) <= min(FEW, len(seen) // 2):
+            found.append((labels.dtype.kind in "biu", name))
+    return [name for _, name in sorted(found)]
 
 
 def along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:

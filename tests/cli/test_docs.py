@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shlex
@@ -125,3 +126,30 @@ def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     for page in (ROOT / "docs").glob("*.md"):
         assert f"docs/{page.name}" in readme
+
+
+def names(module: str) -> set[str]:
+    """The names of the rows and columns that a module prints: what begins a pair of the source."""
+    source = (ROOT / f"cli/kmufs_stream_cli/{module}.py").read_text()
+    pairs = [node.elts for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Tuple)]
+    firsts = [
+        pair[0].value
+        for pair in pairs
+        if len(pair) == 2
+        and isinstance(pair[0], ast.Constant)
+        # Two plain strings are options of the command, not a name and what is said.
+        and not (isinstance(pair[1], ast.Constant) and isinstance(pair[1].value, str))
+    ]
+    return {name for name in firsts if isinstance(name, str) and name}
+
+
+@pytest.mark.parametrize("command", ["select", "sweep", "evaluate", "plan", "decompose"])
+def test_every_name_on_the_screen_is_explained_once(command: str) -> None:
+    screen = (ROOT / "docs/output.md").read_text().split("## The words on the screen")[1]
+    screen = screen.split("\n## ")[0].replace("\\|", "¦")
+    firsts = [line.split("|")[1] for line in screen.splitlines() if line.startswith("| `")]
+    words = [word.replace("¦", "|") for cell in firsts for word in re.findall("`([^`]+)`", cell)]
+    assert len(words) == len(set(words))
+    found = names(f"commands/{command}")
+    assert len(found) > 5
+    assert (found | names("show")) - set(words) == set()

@@ -55,6 +55,70 @@ def test_measures_are_shown_and_what_is_missing_is_named(cli: Cli, chosen: Path)
         assert word in whole.out, word
 
 
+def test_what_k_means_on_a_large_table_goes_over_is_foretold(
+    cli: Cli, chosen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("evaluate", chosen, "--data", "cells.zarr")
+    assert cli(*asked).err == ""
+    monkeypatch.setattr("kmufs_stream.kmeans.IN_MEMORY_BYTES", 8 * 300 * 5)
+    # The five chosen fit, all twelve do not.
+    (told,) = cli(*asked).err.splitlines()
+    assert told.startswith("K-means on 12 features of 300 samples (")
+    assert "from 10 starts; fewer --starts are sooner" in told
+    (told,) = cli(*asked, "--starts", 1).err.splitlines()
+    assert told.endswith("from 1 start")
+    assert cli(*asked, "--quiet").err == ""
+
+
+def test_the_cost_ratio_says_what_is_as_good(cli: Cli, chosen: Path) -> None:
+    whole = cli("evaluate", chosen, "--data", "cells.zarr")
+    found = evaluate(chosen, data="cells.zarr").summary()
+    assert f"{found['cost_ratio']:.4f}, 1 = as good as K-means on all features" in whole.out
+    assert f"{found['full_cost']:.2%} is within these clusters" in whole.out
+    assert f"{found['best_full_cost']:.2%} within those of K-means on all" in whole.out
+
+
+def test_several_results_stand_side_by_side(cli: Cli, chosen: Path) -> None:
+    asked = ("--k", 3, "--h", 4, "--solver", "exact", "--out", "other.zarr", "--selection-only")
+    assert cli("select", "cells.zarr", *asked).code == 0
+    given = (chosen, "other.zarr", "--labels", "kind", "--data", "cells.zarr")
+    found = [evaluate(path, labels="kind", data="cells.zarr").summary() for path in given[:2]]
+    said = cli("evaluate", *given, "--json").json()
+    measured = {"seconds", "peak_rss_bytes", "predicted_peak_bytes"}
+    for one, expected in zip(said["evaluations"], found, strict=True):
+        assert {k: one[k] for k in one.keys() - measured} == {
+            k: expected[k] for k in expected.keys() - measured
+        }
+    assert [one["solver"] for one in found] == ["admm", "exact"]
+    rows = [line.split() for line in cli("evaluate", *given).out.splitlines()]
+    for path, one in zip(given, found, strict=False):
+        row = next(words for words in rows if words[-1:] == [str(path)])
+        assert row[:4] == [one["solver"], "3", str(one["h"]), f"{one['accuracy']:.2%}"]
+    alone = cli("evaluate", chosen, chosen)
+    assert "accuracy" not in alone.out
+    assert "--labels VAR compares" in alone.out
+
+
+def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Path) -> None:
+    n = 300
+    coords = {
+        "id": ("cell", [f"c{i}" for i in range(n)]),
+        "depth": ("cell", np.linspace(0, 1, n)),
+        "batch": ("cell", np.arange(n) // 150),
+        "kind": ("cell", np.array(["a", "b", "c"])[np.arange(n) % 3]),
+    }
+    table = xr.DataArray(planted(n, 12), dims=("cell", "gene"), name="x", coords=coords)
+    write_xarray(folder / "both.zarr", table)
+    write_xarray(folder / "none.zarr", table.drop_vars(["batch", "kind"]))
+    asked = ("--k", 3, "--h", 5, "--solver", "exact")
+    both = cli("select", "both.zarr", *asked).out
+    assert "Next (kind looks like classes; so may batch):" in both
+    assert "kmufs-stream evaluate both.selected.zarr --labels kind\n" in both
+    assert "evaluate none.selected.zarr\n" in cli("select", "none.zarr", *asked).out
+    bare = cli("select", "both.zarr", *asked, "--selection-only", "--overwrite").out
+    assert "--labels kind --data both.zarr" in bare
+
+
 def test_errors_name_the_remedy(cli: Cli, chosen: Path) -> None:
     done = cli("evaluate", chosen, "--labels", "sort")
     assert done.code == 2

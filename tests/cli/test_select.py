@@ -32,6 +32,7 @@ KEYS: dict[str, Any] = {
     "primal_residuals": (list, type(None)),
     "at_noise": list,
     "beyond_noise": int,
+    "near_copies": list,
     "ambiguous": list,
     "tied_components": (dict, type(None)),
     "solver": str,
@@ -137,6 +138,24 @@ def test_ties_at_the_cutoff_are_told(cli: Cli, folder: Path) -> None:
     shown = cli("select", "twins.zarr", "--k", 2, "--h", 3, "--solver", "exact")
     assert "ambiguous" in shown.out
     assert "2 features score the same at the cutoff" in shown.words()
+
+
+def test_near_copies_are_told_where_the_solver_takes_them(cli: Cli, folder: Path) -> None:
+    X = planted(200, 4)
+    write_bare(folder / "twins.zarr", np.hstack([X, X + 0.01 * planted(200, 4, seed=1)]))
+
+    def said(solver: str, data: str = "twins.zarr", h: int = 6) -> str:
+        asked = ("select", data, "--k", 2, "--h", h, "--solver", solver, "--overwrite")
+        return cli(*asked).words()
+
+    copies = select("twins.zarr", 2, 6).near_copies
+    told = f"{len(copies)} of the 6 are near copies of others of them"
+    assert told + "; which, and how many, can hang on the last bits" in said("admm")
+    assert "are near copies of others of them: compare with --solver cons" in said("exact")
+    assert "ambiguous" not in said("admm")
+    assert "near copies" not in said("consensus")
+    write_bare(folder / "single.zarr", X)
+    assert "near copies" not in said("admm", "single.zarr", 3)
 
 
 def test_scores_that_are_not_unique_are_told(cli: Cli, folder: Path) -> None:

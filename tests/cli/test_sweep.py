@@ -14,6 +14,7 @@ from commands import Run
 from helpers import few_telling
 
 from kmufs_stream import decompose, sweep
+from kmufs_stream.structure import KSuggestion
 
 Cli = Callable[..., Run]
 
@@ -53,6 +54,50 @@ def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
     assert "#" in done.out
     plain = cli("sweep", table, "--k", 3, "--h", 4)
     assert "Suggestion" not in plain.out
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            KSuggestion(4, "noise edge", 4, 3, 1.2, 21),
+            ["k = 4, one", "k = 4: agrees", "mostly right"],
+        ),
+        (KSuggestion(9, "noise edge", 3, 8, 1.2, 21), ["k = 9, one", "try both", "mostly wrong"]),
+        (
+            KSuggestion(3, "widest gap", 3, 21, 1.2, 21),
+            ["k = 3, one", "too many to tell clusters", "the only sign", "as often as not"],
+        ),
+        (KSuggestion(None, "noise edge", None, 0, 1.2, 21), ["none: no component", "0 of 21"]),
+    ],
+)
+def test_a_suggested_k_says_by_what_signs_and_how_sure(
+    cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch, found: KSuggestion, said: list[str]
+) -> None:
+    monkeypatch.setattr("kmufs_stream.trials.suggest_k", lambda factor: found)
+    shown = cli("sweep", table, "--suggest-k", "--k", 3, "--h", 4).words()
+    shown = shown.partition("Suggestion only: k from the spectrum")[2]
+    for words in said:
+        assert words in shown, words
+    assert ("2 of 9 real tables" in shown) == (found.k is not None)
+
+
+def test_of_many_trials_one_of_each_k_and_solver_is_shown(cli: Cli, table: Path) -> None:
+    asked = ("sweep", table, "--k", "2,3", "--solver", "exact,css", "--h")
+    few, many = cli(*asked, "2:11"), cli(*asked, "1:11", "--csv", "all.csv")
+
+    def rows(done: Run) -> list[list[str]]:
+        lines = [line.split() for line in done.out.splitlines()]
+        return [words for words in lines if words[1:2] in (["exact"], ["css"])]
+
+    assert len(rows(few)) == 40
+    shown, every = rows(many), pd.read_csv("all.csv")
+    assert [words[:2] for words in shown] == [[k, s] for k in "23" for s in ("exact", "css")]
+    assert "one h of each k and solver, of 44 selections; all of them: all.csv" in many.out
+    assert len(every) == 44
+    for k, solver, h, *_ in shown:
+        one = every[(every.k == int(k)) & (every.solver == solver) & (every.h == int(h))]
+        assert len(one) == 1
 
 
 def test_csv_is_not_overwritten_unasked(cli: Cli, table: Path) -> None:
@@ -137,7 +182,7 @@ def test_the_spectrum_is_asked_without_numbers_of_features(cli: Cli, table: Path
     done = cli("sweep", table, "--suggest-k")
     assert done.code == 0
     assert "noise edge" in done.out
-    assert "k clusters make k - 1 of them" in done.words()
+    assert "Of k clear clusters the k-th component is noise" in done.words()
     assert cli("sweep", table, "--k", 3).code == 2
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # features
 STARTS = 10
+COST_RATIO = "of K-means on the chosen features, counted on all; 1 = as good as K-means on all"
 
 MEASURES = "K-means"
 NO_TABLE = StoreOptions("")
@@ -23,10 +24,11 @@ NO_TABLE = StoreOptions("")
 
 @on_table
 def evaluate(
-    result: Annotated[
-        str,
+    results: Annotated[
+        list[str],
         typer.Argument(
-            metavar="RESULT", help="What select or apply wrote: a folder or an address."
+            metavar="RESULT...",
+            help="What select or apply wrote, a folder or an address; several are compared.",
         ),
     ],
     labels: Annotated[
@@ -43,7 +45,8 @@ def evaluate(
             "--data",
             metavar="DATA",
             help="The table that was selected from: for the cost on all features, and for a "
-            "RESULT that holds no data. Transforms, --where and where in DATA the table is are "
+            "RESULT that holds no data. All of it is read and clustered too, which takes most of "
+            "the time. Transforms, --where and where in DATA the table is are "
             "known from RESULT.",
         ),
     ] = NO_TABLE,
@@ -54,7 +57,9 @@ def evaluate(
     starts: Annotated[
         int,
         typer.Option(
-            "--starts", help="Random starts; the best one counts.", rich_help_panel=MEASURES
+            "--starts",
+            help="Random starts of K-means; the best one counts, and fewer are sooner.",
+            rich_help_panel=MEASURES,
         ),
     ] = STARTS,
     seed: Annotated[
@@ -69,28 +74,41 @@ def evaluate(
 ) -> None:
     """Cluster the samples by the features in RESULT with K-means, and judge what is found.
 
-    Against labels: accuracy, NMI and ARI. Without any: the cost on all features over the best one
-    found, what lies between clusters of each chosen feature, and how far the features repeat each
-    other. This machine does it all: clusters of machines are for what reads whole tables.
+    Against labels: accuracy, NMI and ARI. Without any: how much worse than K-means on all features
+    the clusters are (cost ratio, with --data), what lies between clusters of each chosen feature,
+    and how far the features repeat each other. Several RESULTs, such as those of several solvers,
+    make a table with a row each.
+
+    Most of the time goes into K-means, of all --starts; with --data once more, on all features.
+    This machine does it all: clusters of machines are for what reads whole tables.
     """
     from kmufs_stream import evaluate as run
 
     _check_table(table)
-    data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
-    with shown(log=log, quiet=quiet) as progress:
-        found = run(
-            result,
-            labels=labels,
-            data=data,
-            k=k,
-            starts=starts,
-            seed=seed,
-            memory=memory,
-            threads=threads,
-            storage_options=table.storage_options(),
-            progress=progress,
-        )
-    if json:
+    every = []
+    for result in results:
+        data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
+        with shown(log=log, quiet=quiet) as progress:
+            found = run(
+                result,
+                labels=labels,
+                data=data,
+                k=k,
+                starts=starts,
+                seed=seed,
+                memory=memory,
+                threads=threads,
+                storage_options=table.storage_options(),
+                progress=progress,
+            )
+        every.append(found)
+    if len(every) > 1:
+        summaries = [found.summary() for found in every]
+        if json:
+            show.as_json({"evaluations": summaries})
+        else:
+            _compare(results, summaries)
+    elif json:
         show.as_json(found.summary())
     else:
         _show(found, labels)
@@ -109,6 +127,43 @@ def _check_table(table: StoreOptions) -> None:
             "its samples.",
             f"Leave {option} out, or give the table that RESULT was made from as --data.",
         )
+
+
+def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
+    """One row of each; what none of them has is left out."""
+    measures = {
+        "accuracy": ("accuracy", "{:.2%}"),
+        "NMI": ("nmi", "{:.4f}"),
+        "cost ratio": ("cost_ratio", "{:.4f}"),
+        "|correlation|": ("mean_correlation", "{:.4f}"),
+    }
+    shown = {
+        name: measure
+        for name, measure in measures.items()
+        if any(summary[measure[0]] is not None for summary in summaries)
+    }
+    columns = [("solver", False), ("k", True), ("h", True), *((name, True) for name in shown)]
+    rows = [
+        [
+            summary["solver"] or "-",
+            str(summary["k"]),
+            str(summary["h"]),
+            *(
+                "-" if summary[key] is None else text.format(summary[key])
+                for key, text in shown.values()
+            ),
+            result,
+        ]
+        for result, summary in zip(results, summaries, strict=True)
+    ]
+    out = show.console()
+    out.print(show.table([*columns, ("result", False)], rows))
+    show.line(out)
+    if "accuracy" not in shown:
+        show.line(out, "  --labels VAR compares with known classes")
+    if "cost ratio" in shown:
+        show.line(out, f"  cost ratio: {COST_RATIO}")
+    show.line(out, "  |correlation|: mean, of two chosen features; 1 if all say the same")
 
 
 def _show(found: Evaluation, labels: str | None) -> None:
@@ -169,17 +224,18 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
         rows.append(
             (
                 "cost ratio",
-                f"{summary['cost_ratio']:.4f}: on all features this clustering leaves "
-                f"{summary['full_cost']:.2%} of the variance, the best one found "
-                f"{summary['best_full_cost']:.2%}",
+                f"{summary['cost_ratio']:.4f}, 1 = as good as K-means on all features: of their "
+                f"variance {summary['full_cost']:.2%} is within these clusters, "
+                f"{summary['best_full_cost']:.2%} within those of K-means on all"
+                + ("; that found worse ones" if summary["cost_ratio"] < 1 else ""),
             )
         )
     rows += [
         ("cost", f"{summary['cost']:.2%} of the chosen features' variance is within clusters"),
         (
             "redundancy",
-            f"mean |correlation| {summary['mean_correlation']:.4f}, effective rank "
-            f"{summary['effective_rank']:.1f} of {summary['h']:,}",
+            f"mean |correlation| {summary['mean_correlation']:.4f}; effective rank "
+            f"{summary['effective_rank']:.1f}: the {summary['h']:,} are worth as many uncorrelated",
         ),
         ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
         ("K-means", _ending(summary)),
@@ -188,7 +244,7 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
         values = counted(summary["missing_values"], "values")
         rows.append(("missing", f"means stand in for {values}"))
     if summary["concessions"]:
-        rows.append(("given up", "; ".join(summary["concessions"])))
+        rows.append(("to fit", "; ".join(summary["concessions"])))
     return rows + show.took(summary)
 
 

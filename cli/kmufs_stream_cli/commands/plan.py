@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
     from kmufs_stream.sources.matrix import Sparsity
 
+STAGES = {"probe": "first look"}  # for people
 NAMED = 5  # labels that are shown
 UNSEEN = "not looked for before select reads; "
 MISSING = {
@@ -82,7 +83,7 @@ def plan(
     out.print(
         show.table(
             [("stage", False), ("memory", True)],
-            [(stage, show.size(number)) for stage, number in made.stages.items()],
+            [(STAGES.get(stage, stage), show.size(peak)) for stage, peak in made.stages.items()],
         )
     )
     again = show.command(
@@ -151,7 +152,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         ("reads", f"{_most(made)}{made.reads} for the factor, then the chosen columns once"),
         ("output", f"{show.size(made.output_bytes)} before compression"),
         ("memory", f"{show.size(made.peak)} predicted at most, of {show.size(made.budget)}"),
-        ("given up", "; ".join(made.concessions) or "nothing"),
+        *([("to fit", "; ".join(made.concessions))] if made.concessions else []),
     ]
 
 

@@ -180,18 +180,25 @@ def show_selection(result: Selection, stores: list[str] | None = None) -> None:
     if summary["h"] > BEST:
         show.line(out, f"  and {summary['h'] - BEST:,} more")
     show.line(out)
+    show.line(out, f"  score: the share of its variance in the {summary['k']} leading components")
+    show.line(out)
     show.facts(out, _outcome(result, summary))
     output = summary["output"]
     if output is not None:
+        from kmufs_stream.sources.labels import likely_classes
         from kmufs_stream.sources.transforms import by_row
 
         alone = result.plan.output_bytes > 0 and not by_row(result.matrix.transforms)
         data = None if alone else result.matrix.source
+        classes = likely_classes(result.matrix)
+        labels, others = classes[0] if classes else None, ", ".join(classes[1:])
+        evaluate = show.command("evaluate", output, labels=labels, data=data, storage_option=stores)
         show.next_commands(
             out,
-            show.command("evaluate", output, data=data, storage_option=stores),
+            evaluate,
             *show.report(output, stores),
             show.opened(output, storage_options(stores)),
+            note=f"{labels} looks like classes; so may {others}" if others else "",
         )
 
 
@@ -213,9 +220,9 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     rows = [
         (
             "objective",
-            f"{summary['objective']:.6g}, {summary['objective'] / summary['optimum']:.2%} of the "
-            f"optimum {summary['optimum']:.6g}"
-            + ("" if summary["solver"] == "exact" else " (--solver exact attains it)"),
+            f"{summary['objective']:.6g}, the sum of the scores: "
+            f"{summary['objective'] / summary['optimum']:.2%} of the optimum "
+            f"{summary['optimum']:.6g}; more is not better clusters",
         ),
         ("solver", _ending(summary)),
         *_doubts(summary),
@@ -232,7 +239,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     if summary["transforms"]:
         rows.append(("values", "transformed by " + ", then ".join(summary["transforms"])))
     if summary["concessions"]:
-        rows.append(("given up", "; ".join(summary["concessions"])))
+        rows.append(("to fit", "; ".join(summary["concessions"])))
     reads = summary["passes"]
     rows += [
         ("reads", f"{reads} for the factor" if reads else "none for the factor: it was given"),
@@ -244,6 +251,8 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
 
 def _doubts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Why not to trust the choice as it is, the gravest first."""
+    from kmufs_stream.solving import is_greedy
+
     rows = []
     if not summary["settled"]:
         rows.append(("scores", show.not_settled(summary)))
@@ -252,6 +261,8 @@ def _doubts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     known = bool(summary["beyond_noise"]) and summary["score_error"] < WELL_KNOWN
     if unasked and (summary["settled"] or known) and summary["h"] < summary["usable"]:
         rows.append(("noise", _at_noise(summary)))
+    if summary["near_copies"] and not is_greedy(summary["solver"]):
+        rows.append(("copies", _copies(summary)))
     if summary["tied_components"] is not None and summary["settled"]:
         rows.append(_tied(summary["k"], summary["tied_components"]))
     if summary["ambiguous"]:
@@ -287,6 +298,15 @@ def _at_noise(summary: dict[str, Any]) -> str:
     # What consensus leaves out it may leave out for good: it does not maximise the objective.
     begin = ": compare with" if solver == "consensus" else ": try"
     return said + begin + remedy if remedy else said
+
+
+def _copies(summary: dict[str, Any]) -> str:
+    """Chosen features that say nearly the same, and what chooses fewer of them."""
+    copies, h = len(summary["near_copies"]), summary["h"]
+    said = f"{copies:,} of the {h:,} are near copies of others of them"
+    if summary["solver"] == "admm":
+        said += "; which, and how many, can hang on the last bits (order of rows, precision)"
+    return f"{said}: compare with --solver consensus, which usually takes fewer"
 
 
 def _tied(k: int, tied: dict[str, Any]) -> tuple[str, str]:

@@ -21,13 +21,23 @@ if TYPE_CHECKING:
     from kmufs_stream.proposal import Proposal
 
 BAR = 10  # letters of a full one
+ROWS = 40  # of the table on the screen, at most where each k and solver can do with one
 EXPLAINED = (
-    "at noise: of the h, how many vary with the k leading components no more than",
-    "independent noise would. explained: how much of these components, the relaxed",
-    "cluster indicators, the h span. Compare it along h, not k (each has its own),",
-    "nor solvers (css maximises it). k clusters make k - 1 of them; the k-th is",
-    "noise then, which few features span: about 1/k less than 100% is no loss",
+    "of optimum     sum of the scores, over the most that any h have: not how good",
+    "               the clusters are",
+    "|correlation|  mean, of two of the h; 1 if all say the same",
+    "at noise       of the h, how many tell no more than independent noise would",
+    "explained      share of the k leading components that the h span: compare h",
+    "               with h, not k with k, nor solvers. Of k clear clusters the k-th",
+    "               component is noise: 100% less 1/k is then all there is",
 )
+# As tests/benchmarks/suggested.py finds.
+RIGHT = {
+    "agree": "mostly right on planted tables",
+    "differ": "mostly wrong, on planted tables too",
+    "gap only": "right as often as not on planted tables",
+}
+RIGHT_ON_REAL = "; on real ones seldom: try others, too"
 MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
 
@@ -193,6 +203,8 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
 
 
 def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) -> None:
+    from kmufs_stream.proposal import one_each
+
     out = show.console()
     read = f"reads of the data: {found.passes or 'none'}"
     show.line(
@@ -201,6 +213,7 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
     show.line(out)
     columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
     columns += [("|correlation|", True), ("at noise", True), ("explained", True), ("", False)]
+    trials = one_each(found) if len(found.trials) > ROWS else list(found.trials)
     rows = [
         (
             str(t.k),
@@ -212,9 +225,12 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
             f"{t.explained:.2%}",
             "#" * round(BAR * t.explained) + ("" if t.converged else " not converged"),
         )
-        for t in found.trials
+        for t in trials
     ]
     out.print(show.table(columns, rows))
+    if len(trials) < len(found.trials):
+        fewer = f"  one h of each k and solver, of {len(found.trials):,} selections; all of them: "
+        show.line(out, fewer + (csv or "--csv FILE or --json"))
     show.line(out)
     for said in EXPLAINED:
         show.line(out, f"  {said}")
@@ -267,16 +283,30 @@ def _show_next(
 
 
 def _show_k(out: Any, found: Sweep) -> None:
+    """The suggested k, the two signs it goes by, and how often it is right."""
     k = found.suggested_k
-    suggested = "none: no component stands above noise"
-    if k.k is not None:
-        suggested = f"k = {k.k}, one more than the components "
-        suggested += "above the noise edge" if k.by == "noise edge" else "before the widest gap"
+    rows = [("suggested", "none: no component stands above noise, so there may be no clusters")]
     above = (
         f"{k.above_noise:,} of {k.components:,} components are above {k.noise_edge:.4g}, where "
         "independent features end"
     )
-    if k.by == "widest gap":
-        above += ": too many to tell clusters from the rest"
+    if k.k is None:
+        rows.append(("noise edge", above))
+    elif k.by == "widest gap":
+        rows = [
+            ("suggested", f"k = {k.k}, one more than the components before the widest gap"),
+            ("noise edge", f"{above}: too many to tell clusters from the rest"),
+            ("widest gap", f"k = {k.widest_gap}, the only sign there is"),
+            ("how sure", RIGHT["gap only"] + RIGHT_ON_REAL),
+        ]
+    else:
+        agreed = k.k == k.widest_gap
+        other = "agrees" if agreed else "does not agree: try both, and those between"
+        rows = [
+            ("suggested", f"k = {k.k}, one more than the components above the noise edge"),
+            ("noise edge", above),
+            ("widest gap", f"k = {k.widest_gap}: {other}"),
+            ("how sure", RIGHT["agree" if agreed else "differ"] + RIGHT_ON_REAL),
+        ]
     show.line(out, "Suggestion only: k from the spectrum")
-    show.facts(out, [("suggested", suggested), ("noise edge", above)])
+    show.facts(out, rows)
