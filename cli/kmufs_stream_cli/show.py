@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 BREAKING = ("Cc", "Zl", "Zp")  # control characters, separators of lines and paragraphs
 NAMED = 5  # of a list of features
+PLACES = ("output", "anndata")  # facts that are copied
+LEAST = 30  # letters of a line of a fact
 
 
 def as_json(document: Mapping[str, Any]) -> None:
@@ -32,11 +36,16 @@ def console() -> Console:
 
 
 def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
-    """Names and values, aligned; long values are left whole, for copying."""
+    """Names and values, aligned: between the edges of a terminal; elsewhere a line each."""
     rows = list(rows)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        line(out, f"  {name:<{width}}  {value}")
+        lines = [escaped(value)]
+        if out.is_terminal and name not in PLACES:
+            room = max(out.width - width - 4, LEAST)
+            lines = wrap(lines[0], room, break_long_words=False, break_on_hyphens=False) or lines
+        for head, part in zip_longest([escaped(name)], lines, fillvalue=""):
+            out.print(f"  {head:<{width}}  {part}", soft_wrap=True)
 
 
 def line(out: Console, text: str = "", style: str | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 import xarray as xr
 from commands import Run
 from helpers import planted, write_bare
+from rich.console import Console
 
+from kmufs_stream_cli import show
 from kmufs_stream_cli.typed import shell_line
 
 Cli = Callable[..., Run]
@@ -146,3 +149,16 @@ def test_memory_is_told_once(cli: Cli, folder: Path) -> None:
 def test_words_in_quotes_are_read_as_they_were(words: list[str], line: str) -> None:
     assert shell_line(words) == line
     assert shlex.split(line) == words
+
+
+def test_facts_are_read_between_the_edges_of_a_terminal_and_copied_whole() -> None:
+    place = "a place of " + 9 * "many words " + ".zarr"
+    rows = [("note", "more than one line of a terminal of forty letters"), ("output", place)]
+    for terminal in (True, False):
+        out = Console(file=StringIO(), width=40, force_terminal=terminal, color_system=None)
+        show.facts(out, rows)
+        said = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert f"  output  {place}" in said
+        assert said[0].startswith("  note    more than one line")
+        assert terminal == (len(said[0]) <= 40)
+        assert " ".join(" ".join(said[:-1]).split()) == " ".join(rows[0])
