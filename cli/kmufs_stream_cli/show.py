@@ -40,12 +40,22 @@ def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
     rows = list(rows)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        lines = [escaped(value)]
-        if out.is_terminal and name not in PLACES:
-            room = max(out.width - width - 4, LEAST)
-            lines = wrap(lines[0], room, break_long_words=False, break_on_hyphens=False) or lines
-        for head, part in zip_longest([escaped(name)], lines, fillvalue=""):
-            out.print(f"  {head:<{width}}  {part}", soft_wrap=True)
+        lines = [value] if name in PLACES else _lines(out, value, width + 4)
+        for head, part in zip_longest([name], lines, fillvalue=""):
+            line(out, f"  {head:<{width}}  {part}")
+
+
+def prose(out: Console, text: str) -> None:
+    """Sentences, between the edges of a terminal; elsewhere one line."""
+    for part in _lines(out, text, 0):
+        line(out, part)
+
+
+def _lines(out: Console, text: str, indent: int) -> list[str]:
+    if not out.is_terminal:
+        return [text]
+    room = max(out.width - indent, LEAST)
+    return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [text]
 
 
 def line(out: Console, text: str = "", style: str | None = None) -> None:

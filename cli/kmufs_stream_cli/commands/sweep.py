@@ -33,11 +33,10 @@ EXPLAINED = (
 )
 # As tests/benchmarks/suggested.py finds.
 RIGHT = {
-    "agree": "mostly right on planted tables",
-    "differ": "mostly wrong, on planted tables too",
-    "gap only": "right as often as not on planted tables",
+    "agree": "mostly right on planted tables, seldom on real ones",
+    "differ": "seldom right, on planted tables or on real ones",
+    "gap only": "right on half of the planted tables, seldom on real ones",
 }
-RIGHT_ON_REAL = "; on real ones seldom: try others, too"
 MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
 
@@ -273,13 +272,13 @@ def _show_next(
         data, more = factor.origin.get("source", ""), read_by(factor.origin.get("command", ""))
         more = {"factor": table.data, **{"storage_option": table.storage_option, **more}}
     if show.can_be_typed(data) and not (factor and factor.added_to):
-        show.line(out, why)
+        show.prose(out, why)
         drawn = [] if csv is None else show.report(csv)
         show.next_commands(out, show.command("select", data, **trial, **more), *drawn)
         return
     held = f"the rows of {data}" if data else "the rows that it was made of"
     asked = show.command("select", "", **trial, **more).partition(" '' ")[2]
-    show.line(out, f"{why} Give select a store that holds {held}: {asked}")
+    show.prose(out, f"{why} Give select a store that holds {held}: {asked}")
 
 
 def _show_k(out: Any, found: Sweep) -> None:
@@ -297,7 +296,7 @@ def _show_k(out: Any, found: Sweep) -> None:
             ("suggested", f"k = {k.k}, one more than the components before the widest gap"),
             ("noise edge", f"{above}: too many to tell clusters from the rest"),
             ("widest gap", f"k = {k.widest_gap}, the only sign there is"),
-            ("how sure", RIGHT["gap only"] + RIGHT_ON_REAL),
+            ("how sure", RIGHT["gap only"]),
         ]
     else:
         agreed = k.k == k.widest_gap
@@ -306,7 +305,7 @@ def _show_k(out: Any, found: Sweep) -> None:
             ("suggested", f"k = {k.k}, one more than the components above the noise edge"),
             ("noise edge", above),
             ("widest gap", f"k = {k.widest_gap}: {other}"),
-            ("how sure", RIGHT["agree" if agreed else "differ"] + RIGHT_ON_REAL),
+            ("how sure", RIGHT["agree" if agreed else "differ"]),
         ]
     show.line(out, "Suggestion only: k from the spectrum")
     show.facts(out, rows)
