@@ -189,9 +189,9 @@ def evaluate(
     too, twice or more.
     """
     began = time.perf_counter()
-    for option, value, least in (("--starts", starts, 1), ("--seed", seed, 0)):
+    for parameter, value, least in (("starts", starts, 1), ("seed", seed, 0)):
         if value < least:
-            raise RequestError("bad_option", f"{option} is {value}.", f"Give {least} or more.")
+            raise RequestError("bad_option", f"`{parameter}` is {value}.", f"Give {least} or more.")
     place = place_of(result, storage_options)
     chosen = open_selection(place)
     k = chosen.k if k is None else k

@@ -43,20 +43,22 @@ class AdmmOptions:
     def __post_init__(self) -> None:
         mu0, mu_max = self.mu0, self.mu_max
         needs = [
-            ("--mu0", mu0, mu0 is None or 0 < mu0 < np.inf, "above 0"),
-            ("--mu-max", mu_max, mu_max is None or 0 < mu_max < np.inf, "above 0"),
-            ("--rho", self.rho, 1 <= self.rho < np.inf, "at least 1"),
-            ("--max-iter", self.max_iter, self.max_iter >= 1, "at least 1"),
-            ("--patience", self.patience, self.patience >= 1, "at least 1"),
+            ("mu0", mu0, mu0 is None or 0 < mu0 < np.inf, "above 0"),
+            ("mu_max", mu_max, mu_max is None or 0 < mu_max < np.inf, "above 0"),
+            ("rho", self.rho, 1 <= self.rho < np.inf, "at least 1"),
+            ("max_iter", self.max_iter, self.max_iter >= 1, "at least 1"),
+            ("patience", self.patience, self.patience >= 1, "at least 1"),
         ]
-        for option, value, met, needed in needs:
+        for parameter, value, met, needed in needs:
             if not met:
-                raise RequestError("bad_option", f"{option} is {value}.", f"It must be {needed}.")
+                raise RequestError(
+                    "bad_option", f"`{parameter}` is {value}.", f"It must be {needed}."
+                )
         if mu0 is not None and mu_max is not None and mu0 > mu_max:
             raise RequestError(
                 "bad_option",
-                f"--mu0 {mu0} is above --mu-max {mu_max}.",
-                "Give a smaller --mu0 or a larger --mu-max: the penalty grows from it to that.",
+                f"`mu0={mu0}` is above `mu_max={mu_max}`.",
+                "Give a smaller `mu0` or a larger `mu_max`: the penalty grows from it to that.",
             )
 
 
@@ -112,7 +114,7 @@ def solve(
             raise RequestError(
                 "bad_option",
                 f"The ADMM cannot run: {error}.",
-                "Change or leave out --mu0, --mu-max.",
+                "Change or leave out `mu0`, `mu_max`.",
             ) from error
     if factor.correlation is None:
         rows = factor_rows(factor.components, factor.eigenvalues)
@@ -129,7 +131,7 @@ def solve(
         raise RequestError(
             "no_sample",
             f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
-            "Decompose again, or choose --solver css.",
+            "Decompose again, or choose `solver='css'`.",
         )
     with blas.cores_for(m * p * k):
         return consensus(
@@ -158,9 +160,9 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
     """Refuse h < 1 and h beyond the number of features."""
     if h < 1:
         raise RequestError(
-            "bad_h", f"h is {h}; features are counted from 1.", "Give --h 1 or more."
+            "bad_h", f"h is {h}; features are counted from 1.", "Give `h=1` or more."
         )
     if h > limit:
         raise RequestError(
-            "bad_h", f"h is {h}, but the number of {what} is {limit}.", f"Give --h {limit} or less."
+            "bad_h", f"h is {h}, but the number of {what} is {limit}.", f"Give `h={limit}` or less."
         )

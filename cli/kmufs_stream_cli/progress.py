@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kmufs_stream.errors import RequestError
 from kmufs_stream.progress import SILENT, Event, Noticed, Planned, Progress, Started
 from kmufs_stream_cli.show import escaped
+from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix
@@ -84,7 +85,7 @@ def _retries(retried: Callable[[], None]) -> Iterator[None]:
 def notices(event: Event) -> None:
     """Nothing but what a user should know."""
     if isinstance(event, Noticed):
-        say(event.text)
+        say(as_typed(event.text))
     elif isinstance(event, Planned) and event.dashboard:
         say(f"cluster dashboard: {event.dashboard}")
 

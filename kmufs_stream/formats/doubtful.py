@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,12 +67,12 @@ class Doubtful:
         said = ", ".join(map(repr, names))
         if len(columns) > SHOWN:
             said += f" and {len(columns) - SHOWN:,} more"
-        options = " ".join(f"--coordinate {shlex.quote(name)}" for name in names)
+        said_by = f"`coordinates={names}`"
         if does == "number" and len(columns) == 1:
-            options = f"--index-column {shlex.quote(names[0])}"
+            said_by = f"`index_column={names[0]!r}`"
         return (
             f"{said} may {does} the samples, and became {'features' * (len(columns) > 1)}"
-            f"{'a feature' * (len(columns) == 1)}: if so, convert again with {options}."
+            f"{'a feature' * (len(columns) == 1)}: if so, convert again with {said_by}."
         )
 
 

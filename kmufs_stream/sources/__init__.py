@@ -84,7 +84,7 @@ def open_matrix(
         ambiguous variable, group or dimension, a pattern or condition that nothing meets.
     """
     if retries < 0:
-        raise RequestError("bad_option", f"--retries is {retries}.", "It must be 0 or more.")
+        raise RequestError("bad_option", f"`retries` is {retries}.", "It must be 0 or more.")
     within = {
         "variable": variable,
         "group": group,
@@ -134,7 +134,7 @@ def _open(
                 raise RequestError(
                     "bad_option",
                     f"{name_of(place)} is AnnData: its samples are obs, its features var.",
-                    "Leave out --sample-dims, --feature-dims and --features-from-variables.",
+                    "Leave out `sample_dims`, `feature_dims` and `features_from_variables`.",
                 )
             return open_anndata(
                 place,
@@ -148,7 +148,7 @@ def _open(
             raise RequestError(
                 "not_anndata",
                 f"{name_of(place)} is not AnnData, so it has no layers and no raw.",
-                "Leave out --layer and --raw; --variable chooses within a Zarr store.",
+                "Leave out `layer` and `raw`; `variable` chooses within a Zarr store.",
             )
         return open_store(
             place,
@@ -164,7 +164,8 @@ def _open(
     if any(within.values()):
         raise RequestError(
             "not_a_store",
-            "variable, group, features_from_variables, layer and raw choose within a store; "
+            "`variable`, `group`, `features_from_variables`, `layer` and `raw` choose within a "
+            f"store; "
             f"{type(data).__name__} is not one.",
             "Leave them out, or give a path or a store.",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from kmufs_stream.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
-BESIDE = " Variables beside the data are found where the table itself is given, as --data."
+BESIDE = " Variables beside the data are found where the table itself is given, as `data`."
 
 
 def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32], int]:
@@ -40,8 +39,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             f"There is no variable {name!r} along the samples of "
             f"{' or '.join(matrix.source for matrix in matrices)}.",
             (
-                "It is a feature there: convert the table again, with --coordinate "
-                f"{shlex.quote(name)}."
+                f"It is a feature there: convert the table again, with `coordinates={name!r}`."
                 if any(_is_feature(matrix, name) for matrix in matrices)
                 else f"{did_you_mean(name, along)}Along the samples are: "
                 f"{', '.join(along) or 'none'}." + ("" if len(matrices) > 1 else BESIDE)

@@ -108,7 +108,7 @@ def _open(
                 "unknown_variable",
                 f"{path} is a single Zarr array, it has no "
                 + ("variables." if variable is None else f"variable {variable!r}."),
-                "Leave out --variable and --features-from-variables.",
+                "Leave out `variable` and `features_from_variables`.",
             )
         return _matrix(
             path, place, [], node, sample_dims, feature_dims, fill_missing_chunks, retries
@@ -235,7 +235,7 @@ def _choose(
             "is_factor",
             f"{path} is a factor, not the data that it was made from.",
             f"Give {group.attrs.get('source', 'these data')}; select and plan then take "
-            f"--factor {path}.",
+            f"`factor={path!r}`.",
         )
     if variable is not None and arrays:
         if variable not in arrays:
@@ -260,8 +260,8 @@ def _choose(
         raise RequestError(
             "ambiguous_variable",
             f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
-            "Choose one with --variable, for instance --variable "
-            f"{max(candidates, key=lambda n: candidates[n].size)}.",
+            "Choose one with `variable`, for instance "
+            f"`variable={max(candidates, key=lambda n: candidates[n].size)!r}`.",
         )
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
@@ -272,7 +272,7 @@ def _choose(
             "no_table",
             f"{where} holds no {'table' if variable is None else f'variable {variable!r}'} at its "
             f"top; deeper there are {_listing(deeper)}.",
-            f"Choose a group, for instance --group {inside}.",
+            f"Choose a group, for instance `group={inside!r}`.",
         )
     if len(arrays) == 1:
         return next(iter(arrays.values()))  # refused below, with the reason
@@ -281,8 +281,8 @@ def _choose(
             "no_table",
             f"{path} holds no numeric variable of two or more dimensions; it holds "
             f"{_listing(below)}.",
-            "Choose one with --variable, or say --features-from-variables where every variable "
-            "is a feature.",
+            "Choose one with `variable`, or say `features_from_variables=True` where every "
+            "variable is a feature.",
         )
     raise RequestError(
         "empty_group", f"{path} is an empty Zarr group.", "Give a store that holds a 2-d variable."

@@ -102,11 +102,11 @@ def connected(
     if scheduler is not None and workers is not None:
         raise RequestError(
             "bad_option",
-            "--scheduler and --workers are both given.",
-            "--workers starts processes here; a scheduler has workers of its own.",
+            "`scheduler` and `workers` are both given.",
+            "`workers` starts processes here; a scheduler has workers of its own.",
         )
     if workers is not None and workers < 1:
-        raise RequestError("bad_option", f"--workers is {workers}.", "It must be 1 or more.")
+        raise RequestError("bad_option", f"`workers` is {workers}.", "It must be 1 or more.")
     try:
         import distributed
     except ImportError:
@@ -126,7 +126,7 @@ def connected(
             "does_not_fit",
             f"{counted(workers, 'workers')} and this process share {size(budget)} of "
             f"memory: {size(share)} each, where a worker by itself needs {size(least)}.",
-            f"Give --memory {-(-least * (workers + 1) // MB)}MB or more, or start fewer workers.",
+            f"Give `memory='{-(-least * (workers + 1) // MB)}MB'` or more, or start fewer workers.",
         )
     threads = threads or max(usable_cores() // workers, 1)
     heap = {f"distributed.nanny.pre-spawn-environ.{name}": ONE_HEAP[name] for name in ONE_HEAP}

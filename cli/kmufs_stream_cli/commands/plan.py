@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.table import TableOptions, on_table
+from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
@@ -127,7 +128,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         (
             "shape",
             f"{samples:,} samples ({matrix.sample_dim}) x {features:,} features "
-            f"({matrix.feature_dim}){part}" + (f"; {matrix.hint}" if matrix.hint else ""),
+            f"({matrix.feature_dim}){part}" + (f"; {as_typed(matrix.hint)}" if matrix.hint else ""),
         ),
         ("dtype", dtype),
         (

@@ -12,6 +12,7 @@ from kmufs_stream_cli.commands.plan import plan_facts
 from kmufs_stream_cli.progress import opened, say, shown
 from kmufs_stream_cli.table import TableOptions, on_table, storage_options
 from kmufs_stream_cli.typed import typed
+from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Selection
@@ -228,7 +229,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         ("excluded", show.excluded(summary["excluded"], show.names(result.factor))),
     ]
     if result.matrix.hint is not None:
-        rows.append(("shape", result.matrix.hint))
+        rows.append(("shape", as_typed(result.matrix.hint)))
     if summary["missing_values"] or summary["samples_dropped"]:
         rows.append(("missing", _missing(summary)))
     if summary["kept"]:
