@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import distributed
 
 PATIENCE = 60  # seconds for a first worker to come
+STARTED_HERE = "kmufs-stream"  # what clusters of connected() are called
 
 
 def active_client() -> distributed.Client | None:
@@ -61,6 +62,7 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
         workers=len(workers),
         threads=max(w["nthreads"] for w in workers),
         memory=min(limits, default=None),
+        started_here=getattr(client.cluster, "name", None) == STARTED_HERE,
     )
 
 
@@ -139,6 +141,7 @@ def connected(
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
+            name=STARTED_HERE,
             # zarr would decode on every core in each of them.
             env={"ZARR_THREADING__MAX_WORKERS": str(threads)},
         ) as cluster,
