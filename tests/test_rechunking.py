@@ -133,9 +133,9 @@ def test_what_was_interrupted_goes_on(
     rechunk(path, tmp_path / "whole.zarr")
     with pytest.raises(StopError) as stopped:
         rechunk(path, out, progress=stop_after(3))
-    assert "--resume goes on from it" in stopped.value.__notes__[0]
+    assert "`resume=True` goes on from it" in stopped.value.__notes__[0]
     assert not out.exists()
-    with pytest.raises(RequestError, match="Say --resume"):
+    with pytest.raises(RequestError, match="Say `resume=True`"):
         rechunk(path, out)
     # What was written and is damaged since is found, whether it can be decoded or not.
     chunk = next(p for p in (kept / "store" / "counts" / "c").rglob("0") if p.is_file())

@@ -461,7 +461,7 @@ def test_all_workers_gone_in_mid_pass(
             decompose(table, 3, checkpoint=kept, progress=leave)
         assert caught.value.code == "no_workers"
         assert caught.value.__notes__ == [
-            f"The checkpoint {kept} is kept: --resume goes on from it."
+            f"The checkpoint {kept} is kept: `resume=True` goes on from it."
         ]
         with open_workers(1, client) as workers:
             with pytest.raises(BrokenError, match="All workers"):
