@@ -181,7 +181,7 @@ def test_parameters_out_of_range(options: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as caught:
         select(X, 3, 5, options=AdmmOptions(**options))
     assert caught.value.code == "bad_option"
-    assert next(iter(options)).replace("_", "-") in str(caught.value)
+    assert next(iter(options)) in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [2.0, 2.7, "2", None])
