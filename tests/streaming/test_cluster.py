@@ -571,7 +571,7 @@ def test_what_workers_are_asked_for(
     small = pytest.raises(RequestError, match=r"share 300\.0 MB of memory: 100\.0 MB each")
     with small as raised, connected(None, 2, threads=None, memory="300MB"):
         pass
-    enough = raised.value.remedy.split()[2]
+    enough = raised.value.remedy.split("'")[1]
     with connected(None, 2, threads=1, memory=enough):
         pass
     assert capsys.readouterr() == ("", "")
