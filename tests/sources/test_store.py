@@ -352,7 +352,7 @@ def test_candidates_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
     assert caught.value.code == "ambiguous_variable"
     assert "raw (120, 12) float64" in caught.value.message
     assert "scaled (50, 12) float64" in caught.value.message
-    assert "`variable`" in caught.value.remedy
+    assert "`variable=" in caught.value.remedy
     np.testing.assert_array_equal(values(open_matrix(path, variable="scaled")), X[:50] * 2)
     with pytest.raises(RequestError, match="Did you mean 'scaled'") as caught:
         open_matrix(path, variable="scale")
