@@ -37,14 +37,14 @@ def check_anndata_output(
         raise RequestError(
             "not_anndata",
             f"{matrix.source} is not an AnnData store, so there is none to copy.",
-            "Leave out --anndata-out; --out writes the result for any source.",
+            "Leave out `anndata_out`; `out` writes the result for any source.",
         )
     for place in (matrix.place, out):
         if place is not None and not isinstance(place, Path):
             raise RequestError(
                 "not_local",
-                f"--anndata-out copies files, and {name_of(place)} is not on this machine.",
-                "Copy it here first, or leave out --anndata-out.",
+                f"`anndata_out` copies files, and {name_of(place)} is not on this machine.",
+                "Copy it here first, or leave out `anndata_out`.",
             )
     assert isinstance(matrix.place, Path)
     assert isinstance(out, Path)
@@ -52,16 +52,16 @@ def check_anndata_output(
         raise RequestError(
             "bad_output",
             f"{matrix.source} is zipped: columns cannot be added to a copy of it.",
-            "Unzip it into a folder and give that, or leave out --anndata-out.",
+            "Unzip it into a folder and give that, or leave out `anndata_out`.",
         )
     suffix = ".h5ad" if is_hdf5(matrix.place) else ".zarr"
     if out.suffix != suffix:
         raise RequestError(
             "bad_output",
             f"The copy of {matrix.source} has its format; {out} does not end in {suffix}.",
-            f"Give --anndata-out a name that ends in {suffix}.",
+            f"Give `anndata_out` a name that ends in {suffix}.",
         )
-    check_output(out, inputs, overwrite=overwrite, option="--anndata-out")
+    check_output(out, inputs, overwrite=overwrite, parameter="anndata_out")
     return out
 
 

@@ -183,17 +183,17 @@ def convert(
         raise RequestError(
             "bad_option",
             f"{path} has no columns that could describe samples.",
-            "Leave out --index-column and --coordinate; they are for .csv and .parquet.",
+            "Leave out `index_column` and `coordinates`; they are for .csv and .parquet.",
         )
     if dtype is not None and kind == "netcdf":
         raise RequestError(
             "bad_option",
             f"{path} is copied as it is stored, all its variables.",
-            "Leave out --dtype.",
+            "Leave out `dtype`.",
         )
     wanted = None if dtype is None else parse_dtype(dtype)
     budget = parse_memory(memory) or available_memory() // 2
-    check_output(target, [Path(path)], overwrite=overwrite, option="OUT")
+    check_output(target, [Path(path)], overwrite=overwrite, parameter="out")
     columns: dict[str, str] = {}
     features: tuple[str, ...] = ()
     missing: dict[str, int] | None = None

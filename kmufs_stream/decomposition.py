@@ -178,7 +178,7 @@ def checkpoint_for(
         raise RequestError(
             "bad_option",
             "There is nothing to resume: neither an output nor a checkpoint is given.",
-            "Say where the checkpoint is: --checkpoint PATH.",
+            "Say where the checkpoint is: `checkpoint=PATH`.",
         )
     return contextlib.nullcontext()
 
@@ -229,8 +229,8 @@ def compute_factor(
         checkpoint.claim(
             identity_of_run(belongs, plan, screening, of_k),
             partial(digest_without, matrix),
-            serves="what has been read serves any --h and --solver"
-            + ("" if route.of_k else ", and any --k"),
+            serves="what has been read serves any `h` and `solver`"
+            + ("" if route.of_k else ", and any `k`"),
         )
     sampled = sample_index(n, sample_size(n, matrix.shape[1] * matrix.dtype.itemsize))
     reader = Reader(
@@ -271,7 +271,7 @@ def _check_samples(matrix: Matrix) -> None:
             "too_few_samples",
             f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
             "Standardising needs at least two; with samples along the other dimension, say "
-            f"--sample-dims {matrix.feature_dim}.",
+            f"`sample_dims={matrix.feature_dim!r}`.",
         )
 
 
@@ -286,5 +286,5 @@ def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> 
             f"The mean of {feature_name(i)} is {abs(features.mean[i]) / features.std[i]:.0e} times "
             f"its spread ({len(lost)} such features): sums over sparse data, which are not "
             "centred, lose too many digits.",
-            "Say --method tsqr, which centres, or drop these features.",
+            "Say `method='tsqr'`, which centres, or drop these features.",
         )

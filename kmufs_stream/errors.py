@@ -14,6 +14,9 @@ COMPARED = 100_000  # names at most that a misspelt one is compared with
 class KmufsError(Exception):
     """An error with a code for machines, a message that names the thing, and a remedy.
 
+    Texts name parameters as Python has them, in backticks: ```h``` or ```h=3```; the command line
+    makes options of these.
+
     Attributes
     ----------
     code : str

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import dask.array as da
@@ -26,6 +29,7 @@ from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense
 from kmufs_stream.sources.memory import check_columns
 
+PARAMETER = re.compile(r"`(\w+)[=`]")  # as messages name them
 DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
 
 
@@ -85,9 +89,10 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         Raises RequestError, a ValueError, for what :func:`kmufs_stream.decompose` and
         :func:`kmufs_stream.select` refuse.
         """
-        matrix = self._open(X, reset=True, least=2)
-        self._batches = None
-        self._found = self._solved(decompose(matrix, self.k))
+        with self._speaking():
+            matrix = self._open(X, reset=True, least=2)
+            self._batches = None
+            self._found = self._solved(decompose(matrix, self.k))
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -97,7 +102,8 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         no sums that could go on.
         """
         first = not self.__sklearn_is_fitted__()
-        matrix = self._open(X, reset=first, least=1)
+        with self._speaking():
+            matrix = self._open(X, reset=first, least=1)
         rows = dense(matrix.rows.read(0, matrix.shape[0]))
         batches = Batches.before(rows) if first else self._batches
         if batches is None:
@@ -163,7 +169,8 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._found is None:
             assert self._batches is not None
-            self._found = self._solved(self._batches.factor(as_whole("k", self.k)))
+            with self._speaking():
+                self._found = self._solved(self._batches.factor(as_whole("k", self.k)))
         return self._found
 
     def _solved(self, factor: Factor) -> tuple[Factor, Solution]:
@@ -171,6 +178,21 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         h = max(usable // 2, 1) if self.h is None else as_whole("h", self.h)
         check_h(h, usable, "usable features")
         return factor, solve(factor, factor.k, h, self.solver, AdmmOptions())
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """Where a remedy names what this estimator does not take, tell so."""
+        try:
+            yield
+        except RequestError as error:
+            named = dict.fromkeys(PARAMETER.findall(error.remedy))
+            lacking = ", ".join(f"`{name}`" for name in named if name not in self.get_params())
+            if lacking:
+                error.remedy += (
+                    f" {type(self).__name__} takes no {lacking}: prepare the table so, or use "
+                    "kmufs_stream.select."
+                )
+            raise
 
     def _open(self, X: Any, *, reset: bool, least: int) -> Matrix:
         """The table, checked: against the one that was fitted, unless ``reset``."""

@@ -235,9 +235,9 @@ def evaluate(
     too, twice or more.
     """
     began = time.perf_counter()
-    for option, value, least in (("--starts", starts, 1), ("--seed", seed, 0)):
+    for parameter, value, least in (("starts", starts, 1), ("seed", seed, 0)):
         if value < least:
-            raise RequestError("bad_option", f"{option} is {value}.", f"Give {least} or more.")
+            raise RequestError("bad_option", f"`{parameter}` is {value}.", f"Give {least} or more.")
     place = place_of(result, storage_options)
     chosen = open_selection(place)
     k = chosen.k if k is None else as_whole("k", k)
@@ -353,7 +353,7 @@ def _foretold(reader: _Reader, starts: int) -> str:
         f"K-means on {counted(p, 'features')} of {n:,} samples ({held}) takes most of the time: "
         f"each step goes over all of them, from {counted(starts, 'starts')}"
     )
-    return said + ("; fewer --starts are sooner" if starts > 1 else "")
+    return said + ("; fewer `starts` are sooner" if starts > 1 else "")
 
 
 def _standard(features: Standardised) -> Standard:

@@ -297,13 +297,13 @@ def check_k(k: int, limit: int, what: str = "features") -> None:
     """Refuse k < 1 and k beyond the number of features."""
     if k < 1:
         raise RequestError(
-            "bad_k", f"k is {k}; clusters are counted from 1.", "Give --k 1 or more."
+            "bad_k", f"k is {k}; clusters are counted from 1.", "Give `k=1` or more."
         )
     if k > limit:
         raise RequestError(
             "bad_k",
             f"k is {k}, but the number of {what} is {limit}.",
-            f"Give --k {limit} or less.",
+            f"Give `k={limit}` or less.",
         )
 
 
@@ -317,12 +317,12 @@ def check_rank(k: int, factor: Factor) -> None:
         raise RequestError(
             "bad_k",
             f"k is {k}, but this factor holds {rank} components.",
-            f"Give --k {rank} or less, or decompose again with a larger --k.",
+            f"Give `k={rank}` or less, or decompose again with a larger `k`.",
         )
     raise RequestError(
         "bad_k",
         f"k is {k}, but the standardised data have rank {rank}.",
-        f"Give --k {rank} or less.",
+        f"Give `k={rank}` or less.",
     )
 
 

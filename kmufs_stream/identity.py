@@ -26,7 +26,7 @@ DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
     "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
     "labels": "the features have other labels",
-    "asked": "it is of other features (--features, --exclude-features)",
+    "asked": "it is of other features (`features`, `exclude_features`)",
     "values": "the metadata or the values of the rows compared are others",
     "sample": "rows of its sample are others there",
     "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
@@ -64,12 +64,12 @@ def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None)
     other = "" if source == matrix.source else f" It was made of {source}."
     remedy = f"Decompose these data again.{other}"
     if what == "transforms":
-        remedy = "Leave out --transform: the factor's are applied."
+        remedy = "Leave out `transform`: the factor's are applied."
     elif what == "asked":
-        remedy = "Leave out --features and --exclude-features: the factor's take part."
+        remedy = "Leave out `features` and `exclude_features`: the factor's take part."
     elif matrix.where not in ("", factor.where):
         own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
-        remedy = f"Leave out --where: the factor is of {own}; or decompose again with it."
+        remedy = f"Leave out `where`: the factor is of {own}; or decompose again with it."
     elif factor.added_to or not factor.fingerprint:
         remedy = (
             "Give data that hold all its rows, those that were added last; or decompose anew."
@@ -215,11 +215,10 @@ def check_screening(factor: Factor, screening: Screening | None) -> None:
     ours, asked = vars(factor.screening), vars(screening)
     for name, made in ours.items():
         if asked[name] != made:
-            option = f"--{name.replace('_', '-')}"
             raise RequestError(
                 "wrong_factor",
-                f"The factor was made with {option} {made}, not {asked[name]}.",
-                f"Leave {option} out, or decompose again with it.",
+                f"The factor was made with `{name}={made!r}`, not {asked[name]}.",
+                f"Leave `{name}` out, or decompose again with it.",
             )
 
 

@@ -147,7 +147,7 @@ def _streaming(
         raise RequestError(
             "bad_k",
             f"k is {k}, but a sample of {len(index)} rows is all that a start holds.",
-            f"Give --k {len(index)} or less.",
+            f"Give `k={len(index)}` or less.",
         )
     sample = standard.rows(stack(read(TakeRows(index), stage="sample")))
     progress(Started("clustering", total=starts, unit="starts"))

@@ -73,7 +73,7 @@ def refuse(code: str, labels: Sequence[str], what: str, matrix: Matrix) -> None:
     raise RequestError(
         code,
         f"{matrix.source} {what} {len(labels)} of the features: {first}.",
-        "Give data that hold each of them once; --feature-labels chooses other names.",
+        "Give data that hold each of them once; `feature_labels` chooses other names.",
     )
 
 

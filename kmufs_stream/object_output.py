@@ -79,9 +79,9 @@ class RootLast(StoreInFront):
             await super().delete(key)
 
 
-def check_object_store(out: UPath, option: str, *, overwrite: bool) -> None:
+def check_object_store(out: UPath, parameter: str, *, overwrite: bool) -> None:
     """See ``check_output()``: the same for an address."""
-    refuse_unlisted(out, option)
+    refuse_unlisted(out, parameter)
     if out.parent == out:
         raise RequestError(
             "bad_output", f"The output {out} is a whole bucket.", f"Name a store in it: {out}NAME."
@@ -93,13 +93,13 @@ def check_object_store(out: UPath, option: str, *, overwrite: bool) -> None:
                 raise RequestError(
                     "output_exists",
                     f"The output {out} exists.",
-                    f"Say --overwrite to replace it, or choose another {option}.",
+                    f"Say `overwrite=True` to replace it, or choose another `{parameter}`.",
                 )
         elif is_there(out) and not _claims(out):  # else it is what a run that died has left
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                f"Choose another {option}, or remove it yourself.",
+                f"Choose another `{parameter}`, or remove it yourself.",
             )
         trial = _beside(out) / f"trial-{uuid.uuid4().hex}"
         trial.write_bytes(b"")
@@ -262,7 +262,7 @@ def _came_into_being(out: UPath) -> TakenError:
     return TakenError(
         "output_exists",
         f"The output {out} has come into being meanwhile; it is left as it is.",
-        "Say --overwrite, or choose another output.",
+        "Say `overwrite=True`, or choose another output.",
     )
 
 

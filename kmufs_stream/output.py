@@ -30,11 +30,11 @@ ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
 def check_output(
-    out: Place, inputs: Sequence[Place], *, overwrite: bool, option: str = "--out"
+    out: Place, inputs: Sequence[Place], *, overwrite: bool, parameter: str = "out"
 ) -> None:
     """Refuse an output that cannot or must not be written, before anything is computed.
 
-    ``option`` is what chooses another. Raises RequestError: it exists (without ``overwrite``, or
+    ``parameter`` is what chooses another. Raises RequestError: it exists (without ``overwrite``, or
     is no Zarr store), it and an input lie one in the other, where it lies does not exist or cannot
     be written to.
     """
@@ -42,15 +42,15 @@ def check_output(
         raise RequestError(
             "bad_output",
             f"The output {out} is an existing folder, not the name of a store to write.",
-            f"Choose another {option}.",
+            f"Choose another `{parameter}`.",
         )
-    _check_apart(out, inputs, f"Choose another {option}.")
+    _check_apart(out, inputs, f"Choose another `{parameter}`.")
     if isinstance(out, Path):
-        _check_folder(out, option, overwrite=overwrite)
+        _check_folder(out, parameter, overwrite=overwrite)
     elif isinstance(out, Store):
         check_given(out)
     else:
-        check_object_store(out, option, overwrite=overwrite)
+        check_object_store(out, parameter, overwrite=overwrite)
 
 
 def _overlap(out: Place, source: Place) -> str | None:
@@ -65,7 +65,7 @@ def _overlap(out: Place, source: Place) -> str | None:
     return "holds" if ours in theirs.parents else None
 
 
-def _check_folder(out: Path, option: str, *, overwrite: bool) -> None:
+def _check_folder(out: Path, parameter: str, *, overwrite: bool) -> None:
     place = out.resolve()
     _repair(place)
     if not place.parent.is_dir():
@@ -73,26 +73,26 @@ def _check_folder(out: Path, option: str, *, overwrite: bool) -> None:
         raise RequestError(
             "no_folder",
             f"The folder {place.parent} of the output {what}.",
-            f"Create it, or choose another {option}.",
+            f"Create it, or choose another `{parameter}`.",
         )
     if out.exists():
         if not is_zarr(out) and not is_hdf5(out):
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                f"Choose another {option}, or remove it yourself.",
+                f"Choose another `{parameter}`, or remove it yourself.",
             )
         if not overwrite:
             raise RequestError(
                 "output_exists",
                 f"The output {out} exists.",
-                f"Say --overwrite to replace it, or choose another {option}.",
+                f"Say `overwrite=True` to replace it, or choose another `{parameter}`.",
             )
     if not _writable(place.parent):
         raise RequestError(
             "not_writable",
             f"The folder {place.parent} of the output cannot be written to.",
-            f"Choose another {option}, or change the folder's permissions.",
+            f"Choose another `{parameter}`, or change the folder's permissions.",
         )
 
 
@@ -107,12 +107,12 @@ def _check_apart(out: Place, inputs: Sequence[Place], remedy: str) -> None:
             )
 
 
-def check_file(out: Path, option: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
+def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
     """Refuse a file that cannot or must not be written, before anything is computed.
 
-    ``option`` is what chooses another. Raises RequestError as :func:`check_output` does.
+    ``parameter`` is what chooses another. Raises RequestError as :func:`check_output` does.
     """
-    another = f"choose another {option}."
+    another = f"choose another `{parameter}`."
     _check_apart(out, inputs, another.capitalize())
     folder = out.resolve().parent
     if not folder.is_dir():
@@ -134,7 +134,7 @@ def check_file(out: Path, option: str, inputs: Sequence[Place], *, overwrite: bo
         raise RequestError(
             "output_exists",
             f"The output {out} exists.",
-            f"Say --overwrite to replace it, or {another}",
+            f"Say `overwrite=True` to replace it, or {another}",
         )
     if not _writable(folder):
         raise RequestError(
@@ -191,7 +191,7 @@ def new_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
             raise RequestError(
                 "output_exists",
                 f"The output {out} has come into being meanwhile; it is left as it is.",
-                "Say --overwrite, or choose another output.",
+                "Say `overwrite=True`, or choose another output.",
             )
         if out.exists():
             out.rename(previous)

@@ -132,13 +132,13 @@ def is_unlisted(place: UPath | FsspecStore) -> bool:
     return not UNLISTED.isdisjoint([protocol] if isinstance(protocol, str) else protocol)
 
 
-def refuse_unlisted(place: UPath, option: str) -> None:
+def refuse_unlisted(place: UPath, parameter: str) -> None:
     """Raise RequestError for an address that nothing can be written to."""
     if is_unlisted(place):
         raise RequestError(
             "read_only",
             f"{place} cannot be written to: it is a web address.",
-            f"Choose another {option}.",
+            f"Choose another `{parameter}`.",
         )
 
 
@@ -268,7 +268,7 @@ def refusal(place: Place, error: Exception) -> KmufsError:
     return BrokenError(
         "unreachable",
         f"{name} cannot be reached: {type(error).__name__}: {said}",
-        "Check the address, the network, and --storage-option endpoint_url where one is needed.",
+        "Check the address, the network, and `storage_options` endpoint_url where one is needed.",
     )
 
 
@@ -277,8 +277,8 @@ def _no_credentials(name: str, error: Exception) -> RequestError:
         "no_credentials",
         f"There are no credentials for {name}: {_said(error)}.",
         "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
-        "profile; for Azure: AZURE_STORAGE_CONNECTION_STRING), or say --storage-option anon=true "
-        "where none are needed.",
+        "profile; for Azure: AZURE_STORAGE_CONNECTION_STRING), or say "
+        "`storage_options={'anon': True}` where none are needed.",
     )
 
 

@@ -156,7 +156,7 @@ def rechunk(
     began = time.perf_counter()
     target = place_of(out, storage_options)
     matrix = open_matrix(data, storage_options=storage_options)
-    check_output(target, inputs_of(matrix), overwrite=overwrite, option="OUT")
+    check_output(target, inputs_of(matrix), overwrite=overwrite, parameter="out")
     tiling = plan_tiles(matrix, memory)
     identity = identity_of_copy(matrix)
     dims = (matrix.sample_dim, matrix.feature_dim)
@@ -204,7 +204,7 @@ def rechunk(
             raise RequestError(
                 "bad_option",
                 f"{name_of(target)} is not on this machine: nothing is kept there to go on from.",
-                "Leave out --resume, or rechunk into a folder and copy it.",
+                "Leave out `resume`, or rechunk into a folder and copy it.",
             )
         with new_zarr(target, overwrite=overwrite) as store:
             lay_out(store)
@@ -245,7 +245,7 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
             "does_not_fit",
             f"One chunk of {matrix.source} holds {size(chunk)}; {size(peak(chunk))} of memory are "
             f"needed, {size(budget)} may be used.",
-            f"Give --memory {-(-peak(chunk) // MB)}MB or more.",
+            f"Give `memory='{-(-peak(chunk) // MB)}MB'` or more.",
         )
     spare = budget - BASELINE - matrix.held_bytes
     most = max(min(spare // (COPIES + 2), TILE_BYTES), chunk)

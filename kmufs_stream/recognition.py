@@ -28,8 +28,9 @@ def recognised(place: Place) -> tuple[str, str]:
     if kind == SELECTION:
         return "a selection, which select wrote", _command("info", name, "tells how it was made")
     if kind == FACTOR:
-        asked = ("--k", str(stored.get("k")), "--suggest-h") if stored is not None else ()
-        chosen = _command("sweep", name, "chooses features by it", *asked)
+        assert stored is not None
+        k, does = str(stored.get("k")), "chooses features by it"
+        chosen = _command("sweep", name, does, "--k", k, "--suggest-h")
         return "a factor, which decompose wrote", chosen
     if kind == APPLICATION:
         assert stored is not None

@@ -51,17 +51,17 @@ class Screening:
         if self.missing not in POLICIES:
             raise RequestError(
                 "bad_option",
-                f"--missing {self.missing!r} is unknown.",
+                f"`missing` {self.missing!r} is unknown.",
                 f"{did_you_mean(self.missing, POLICIES)}Choose one of {', '.join(POLICIES)}.",
             )
         if not 0 <= self.min_std < np.inf:
             raise RequestError(
-                "bad_option", f"--min-std is {self.min_std}.", "It must be 0 or more."
+                "bad_option", f"`min_std` is {self.min_std}.", "It must be 0 or more."
             )
         if not 0 <= self.min_nonzero <= 1:
             raise RequestError(
                 "bad_option",
-                f"--min-nonzero is {self.min_nonzero}.",
+                f"`min_nonzero` is {self.min_nonzero}.",
                 "It is a fraction of the samples, between 0 and 1.",
             )
 
@@ -214,10 +214,10 @@ def _check_samples(moments: Moments, dropped: NDArray[np.int64]) -> None:
     if len(dropped):
         raise RequestError(
             "too_few_samples",
-            f"--missing drop-samples leaves {moments.count} of "
+            f"`missing='drop-samples'` leaves {moments.count} of "
             f"{moments.count + len(dropped)} samples: nearly all miss a value.",
-            "Leave out the features that miss most (--exclude-features), or choose --missing "
-            "drop-features or mean.",
+            "Leave out the features that miss most (`exclude_features`), or choose "
+            "`missing='drop-features'` or mean.",
         )
     raise RequestError(
         "too_few_samples",
@@ -240,9 +240,9 @@ def _check_finite(
     more = f", and {len(index) - len(first)} features more" if len(index) > len(first) else ""
     kinds = ["missing (NaN)"] * bool(refused) + ["infinite"] * bool(moments.infinite.any())
     remedies = {
-        "missing (NaN)": "Say --missing drop-features, drop-samples or mean; features without any "
-        "value are left out anyway.",
-        "infinite": "Infinity has no mean: leave those features out (--exclude-features), or "
+        "missing (NaN)": "Say `missing='drop-features'`, drop-samples or mean; features without "
+        "any value are left out anyway.",
+        "infinite": "Infinity has no mean: leave those features out (`exclude_features`), or "
         "write the values as missing.",
     }
     raise RequestError(
@@ -266,5 +266,5 @@ def _check_left(left: NDArray[np.bool_], excluded: dict[str, NDArray[np.int64]])
     raise RequestError(
         "no_features",
         f"None of {len(left)} features is left: {counts}.",
-        "Ask for less with --missing, --min-std and --min-nonzero, or choose other features.",
+        "Ask for less with `missing`, `min_std` and `min_nonzero`, or choose other features.",
     )

@@ -131,7 +131,7 @@ def select(
     matrix = open_like(factor, data, storage_options=storage_options)
     places = inputs_of(matrix)
     lanczos = lanczos or LanczosOptions()
-    wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "--keep"))
+    wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "keep"))
     if factor is not None and not isinstance(factor, Factor):
         places.append(place_of(factor, storage_options))
         factor = load_factor(places[-1])
@@ -342,15 +342,15 @@ def usable_positions(
         if len(lost):
             raise RequestError(
                 "bad_keep",
-                f"--keep asks for {matrix.feature_name(int(lost[0]))}, which is left out: "
+                f"`keep` asks for {matrix.feature_name(int(lost[0]))}, which is left out: "
                 f"{reason.replace('_', ' ')}.",
-                "Leave it out of --keep.",
+                "Leave it out of `keep`.",
             )
     if len(wanted) > h:
         raise RequestError(
             "bad_keep",
-            f"--keep asks for {len(wanted)} features, h is {h}.",
-            f"Give --h {len(wanted)} or more, or keep fewer.",
+            f"`keep` asks for {len(wanted)} features, h is {h}.",
+            f"Give `h={len(wanted)}` or more, or keep fewer.",
         )
     return np.searchsorted(features.usable, wanted)
 

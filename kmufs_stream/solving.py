@@ -62,20 +62,22 @@ class AdmmOptions:
     def __post_init__(self) -> None:
         mu0, mu_max = self.mu0, self.mu_max
         needs = [
-            ("--mu0", mu0, mu0 is None or 0 < mu0 < np.inf, "above 0"),
-            ("--mu-max", mu_max, mu_max is None or 0 < mu_max < np.inf, "above 0"),
-            ("--rho", self.rho, 1 <= self.rho < np.inf, "at least 1"),
-            ("--max-iter", self.max_iter, self.max_iter >= 1, "at least 1"),
-            ("--patience", self.patience, self.patience >= 1, "at least 1"),
+            ("mu0", mu0, mu0 is None or 0 < mu0 < np.inf, "above 0"),
+            ("mu_max", mu_max, mu_max is None or 0 < mu_max < np.inf, "above 0"),
+            ("rho", self.rho, 1 <= self.rho < np.inf, "at least 1"),
+            ("max_iter", self.max_iter, self.max_iter >= 1, "at least 1"),
+            ("patience", self.patience, self.patience >= 1, "at least 1"),
         ]
-        for option, value, met, needed in needs:
+        for parameter, value, met, needed in needs:
             if not met:
-                raise RequestError("bad_option", f"{option} is {value}.", f"It must be {needed}.")
+                raise RequestError(
+                    "bad_option", f"`{parameter}` is {value}.", f"It must be {needed}."
+                )
         if mu0 is not None and mu_max is not None and mu0 > mu_max:
             raise RequestError(
                 "bad_option",
-                f"--mu0 {mu0} is above --mu-max {mu_max}.",
-                "Give a smaller --mu0 or a larger --mu-max: the penalty grows from it to that.",
+                f"`mu0={mu0}` is above `mu_max={mu_max}`.",
+                "Give a smaller `mu0` or a larger `mu_max`: the penalty grows from it to that.",
             )
 
 
@@ -123,7 +125,7 @@ def _admm(given: Given) -> Solution:
         raise RequestError(
             "bad_option",
             f"The ADMM cannot run: {error}.",
-            "Change or leave out --mu0, --mu-max.",
+            "Change or leave out `mu0`, `mu_max`.",
         ) from error
 
 
@@ -151,7 +153,7 @@ def _consensus(given: Given) -> Solution:
         raise RequestError(
             "no_sample",
             f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
-            "Decompose again, or choose --solver css.",
+            "Decompose again, or choose `solver='css'`.",
         )
     with blas.cores_for(m * len(factor.components) * k):
         return consensus(
@@ -260,13 +262,13 @@ def doubtful_sizes(k: int, h: int) -> str | None:
     if k == 1:
         return (
             "one cluster separates nothing: what is chosen follows the first component alone, as "
-            "if to tell two apart; give --k 2 or more"
+            "if to tell two apart; give `k=2` or more"
         )
     if h >= k - 1:
         return None
     return (
         f"{k:,} clusters differ along up to {k - 1:,} directions, of which "
-        f"{counted(h, 'features')} can span {h:,}; give --h {k - 1} or more to span them all"
+        f"{counted(h, 'features')} can span {h:,}; give `h={k - 1}` or more to span them all"
     )
 
 
@@ -274,9 +276,9 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
     """Refuse h < 1 and h beyond the number of features."""
     if h < 1:
         raise RequestError(
-            "bad_h", f"h is {h}; features are counted from 1.", "Give --h 1 or more."
+            "bad_h", f"h is {h}; features are counted from 1.", "Give `h=1` or more."
         )
     if h > limit:
         raise RequestError(
-            "bad_h", f"h is {h}, but the number of {what} is {limit}.", f"Give --h {limit} or less."
+            "bad_h", f"h is {h}, but the number of {what} is {limit}.", f"Give `h={limit}` or less."
         )

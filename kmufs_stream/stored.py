@@ -94,7 +94,7 @@ class StoredSelection:
                 "wrong_data",
                 f"{self.source} was made of the samples that meet its own condition, "
                 f"{self.where!r}, and those of {whole.source} cannot be told by it: {why}.",
-                "Give the table that it was made from as --data, with its coordinates.",
+                "Give the table that it was made from as `data`, with its coordinates.",
             ) from error
 
     def columns(self, whole: Matrix | None) -> Matrix:
@@ -109,12 +109,12 @@ class StoredSelection:
             why = (
                 "was made of normalised rows, which takes all features"
                 if self.matrix is not None
-                else "holds no data: it was written with --selection-only"
+                else "holds no data: it was written with `selection_only=True`"
             )
             raise RequestError(
                 "no_data",
                 f"{self.source} {why}.",
-                f"Give the table that it was made from: --data {self.made_of}",
+                f"Give the table that it was made from: `data={self.made_of!r}`",
             )
         return restricted(whole, self.selected)
 
@@ -147,7 +147,7 @@ class StoredSelection:
         return RequestError(
             "wrong_data",
             f"{self.source} was not made from {whole.source}: {how}.",
-            "Give the table that it was made from as --data.",
+            "Give the table that it was made from as `data`.",
         )
 
 

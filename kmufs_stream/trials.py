@@ -330,12 +330,12 @@ def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = F
     written.
     """
     path = Path(path)
-    check_file(path, "--csv", [], overwrite=overwrite)
+    check_file(path, "path", [], overwrite=overwrite)
     try:
         found.table().to_csv(path, index=False)
     except OSError as error:
         raise BrokenError(
             "write_failed",
             f"Writing {path} failed: {error.strerror or error}.",
-            "Make room, or choose another --csv.",
+            "Make room, or choose another `path`.",
         ) from error

@@ -111,7 +111,7 @@ def update(
         raise RequestError(
             "not_incremental",
             f"The factor was made by {factor.method}, which keeps no sums that could go on.",
-            "Make it with decompose --method gram, or decompose all rows again.",
+            "Make it with decompose `method='gram'`, or decompose all rows again.",
         )
     if not factor.fingerprint:
         raise RequestError(
@@ -149,7 +149,7 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
             "The factor was made with the transforms: "
             f"{', '.join(factor.transforms) or 'none'}; the new rows are opened with: "
             f"{', '.join(matrix.transforms)}.",
-            "Leave out --transform: the factor's are applied.",
+            "Leave out `transform`: the factor's are applied.",
         )
     matrix = read_as(
         matrix,

@@ -177,7 +177,7 @@ def test_a_selection_without_data_needs_the_table(tmp_path: Path) -> None:
     select(path, K, H, out=tmp_path / "bare.zarr", selection_only=True)
     with pytest.raises(RequestError, match="holds no data") as caught:
         evaluate(tmp_path / "bare.zarr")
-    assert "--data" in caught.value.remedy
+    assert "`data=" in caught.value.remedy
     bare = evaluate(tmp_path / "bare.zarr", labels="kind", data=path)
     whole = evaluate(tmp_path / "whole.zarr", labels="kind", data=path)
     assert bare.agreement == whole.agreement

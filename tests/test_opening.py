@@ -75,7 +75,7 @@ def test_what_is_given_counts(stores: tuple[str, str], tmp_path: Path) -> None:
     assert open_like(factor, new, feature_dims="time").shape == (12, 40)
     with pytest.raises(RequestError, match="no dimension 'tim'"):
         open_like(factor, new, sample_dims="tim")
-    with pytest.raises(RequestError, match="--where"):
+    with pytest.raises(RequestError, match="`where`"):
         open_like(factor, new, where="nothing > 3")
 
 
@@ -105,7 +105,7 @@ def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_p
         open_like(replace(deep, located={"group": "may", **SAID}), tmp_path / "deep.zarr")
     with pytest.raises(RequestError, match="no variable 'sea' at its top") as caught:
         open_matrix(tmp_path / "deep.zarr", variable="sea")
-    assert "--group june" in caught.value.remedy
+    assert "`group='june'`" in caught.value.remedy
     grids(9).to_zarr(tmp_path / "both.zarr")
     with pytest.raises(RequestError, match=r"holds 2 tables: air .*, sea") as caught:
         open_like(replace(factor, located={"sample_dims": ["time"]}), tmp_path / "both.zarr")
@@ -137,7 +137,7 @@ def test_a_factor_knows_what_of_its_data_takes_part(tmp_path: Path) -> None:
 
     with pytest.raises(RequestError, match=r"60 x 8, that of the data 30 x 8") as caught:
         select(open_matrix(old, where="batch < 1"), 2, 3, factor=factor)
-    assert "Leave out --where" in caught.value.remedy
+    assert "Leave out `where`" in caught.value.remedy
     added = update(factor, open_matrix(new, where="batch < 2"))
     assert (added.where, added.origin) == ("batch < 2", {"source": f"{old}, then {new}"})
     assert update(factor, new).where == ""

@@ -217,7 +217,7 @@ def test_output_that_exists_is_kept_unless_told(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         select(X, 2, 4, out=out)
     assert caught.value.code == "output_exists"
-    assert "--overwrite" in caught.value.remedy
+    assert "`overwrite=True`" in caught.value.remedy
     assert {f: f.stat().st_mtime_ns for f in out.rglob("*")} == before
     select(X, 2, 4, out=out, overwrite=True)
     with xr.open_zarr(out) as opened:

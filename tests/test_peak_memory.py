@@ -197,7 +197,7 @@ source, out, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 try:
     convert(source, out, memory="1MB", **options)
 except RequestError as error:
-    budget = error.remedy.split()[2]
+    budget = error.remedy.split("'")[1]
 convert(source, out, memory=budget, **options)
 status = Path("/proc/self/status").read_text()
 peak = int(status.split("VmHWM:")[1].split()[0]) * 1024

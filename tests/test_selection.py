@@ -147,7 +147,7 @@ def test_running_out_of_iterations_is_not_hidden() -> None:
         ({"k": 13}, "bad_k", "number of features is 12"),
         ({"solver": "magic"}, "bad_option", "'magic' is unknown"),
         ({"precision": "float16"}, "bad_option", "'float16'"),
-        ({"threads": 0}, "bad_option", "--threads is 0"),
+        ({"threads": 0}, "bad_option", "`threads` is 0"),
         ({"memory": "1MB"}, "does_not_fit", "are needed"),
         ({"method": "svd"}, "bad_option", "'svd'"),
     ],
@@ -181,7 +181,7 @@ def test_parameters_out_of_range(options: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as caught:
         select(X, 3, 5, options=AdmmOptions(**options))
     assert caught.value.code == "bad_option"
-    assert next(iter(options)).replace("_", "-") in str(caught.value)
+    assert next(iter(options)) in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [2.0, 2.7, "2", None])

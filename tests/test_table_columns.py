@@ -206,7 +206,7 @@ def test_numbers_with_something_else_among_them(tmp_path: Path, row: int) -> Non
     path = written(tmp_path, "csv", table)
     with pytest.raises(RequestError, match=r"'g3' .*'\?'") as raised:
         convert(path, tmp_path / "out.zarr")
-    assert "--coordinate g3" in raised.value.remedy
+    assert "`coordinates='g3'`" in raised.value.remedy
     assert not (tmp_path / "out.zarr").exists()
     done, _ = turned(path, coordinates=["g3"])  # what the remedy says
     assert "g3" in done.columns
@@ -282,7 +282,7 @@ def test_a_value_that_the_dtype_does_not_hold(
         convert(written(tmp_path, "csv", table), tmp_path / "out.zarr", dtype=dtype)
     assert said in raised.value.message
     assert raised.value.code == "does_not_fit_dtype"
-    assert "--dtype" in raised.value.remedy
+    assert "`dtype" in raised.value.remedy
     assert not (tmp_path / "out.zarr").exists()
 
 
@@ -426,7 +426,7 @@ def test_places_of_lists_that_another_column_is_called_like(tmp_path: Path) -> N
     pq.write_table(pa.table({"v_1": [1, 2], "v": [[3.0, 4.0], [5.0, 7.0]]}), tmp_path / "x.parquet")
     with pytest.raises(RequestError, match=r"'v_1', .* lists in 'v'") as raised:
         convert(tmp_path / "x.parquet", tmp_path / "other.zarr")
-    assert "--coordinate v_1" in raised.value.remedy
+    assert "`coordinates='v_1'`" in raised.value.remedy
     done, found = turned(tmp_path / "x.parquet", coordinates=["v_1"])  # what the remedy says
     assert done.features == ("v_0", "v_1")
     np.testing.assert_array_equal(found["v_1"], [1, 2])
@@ -441,7 +441,7 @@ def test_whole_numbers_in_lists(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": [[1, 2], [3, None]]}), tmp_path / "x.parquet")
     with pytest.raises(RequestError, match="missing value") as raised:
         convert(tmp_path / "x.parquet", tmp_path / "other.zarr")
-    assert "--dtype" in raised.value.remedy
+    assert "`dtype" in raised.value.remedy
     _, found = turned(tmp_path / "x.parquet", dtype="float32", overwrite=True)
     np.testing.assert_array_equal(found["data"], [[1, 2], [3, np.nan]])
 
@@ -470,7 +470,7 @@ def test_integers_that_float64_would_round(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": X[:, 0]}))
     with pytest.raises(RequestError, match=r"'a' .*9007199254740993") as raised:
         convert(path, tmp_path / "other.zarr")
-    assert "--coordinate a" in raised.value.remedy
+    assert "`coordinates='a'`" in raised.value.remedy
     _, found = turned(path, coordinates=["a"], overwrite=True)
     np.testing.assert_array_equal(found["a"], large)
 
@@ -481,11 +481,11 @@ def test_integers_beside_gaps_that_float64_would_round(tmp_path: Path, kind: str
     path = written(tmp_path, kind, pd.DataFrame({"a": large, "b": X[:, 0]}))
     with pytest.raises(RequestError, match=r"'a' .*9007199254740993") as raised:
         convert(path, tmp_path / "other.zarr")
-    assert "--dtype int64" not in raised.value.remedy  # which has no gaps
+    assert "`dtype='int64'`" not in raised.value.remedy  # which has no gaps
     _, found = turned(path, dtype="float64")
     np.testing.assert_array_equal(found["data"][:, 0], [2.0**53, np.nan, *range(N - 2)])
     if kind == "csv":
-        assert "--coordinate a" in raised.value.remedy
+        assert "`coordinates='a'`" in raised.value.remedy
         _, found = turned(path, coordinates=["a"], overwrite=True)
         assert found["a"].values[0] == str(2**53 + 1)
     else:
@@ -508,7 +508,7 @@ def test_integers_beyond_64_bits(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(f"a,b\n{2**64 - 1},1\n{10**22},2\n")
     with pytest.raises(RequestError, match=f"'a' .*{10**22}") as raised:
         convert(tmp_path / "x.csv", tmp_path / "out.zarr")
-    assert "--coordinate a" in raised.value.remedy
+    assert "`coordinates='a'`" in raised.value.remedy
 
 
 @pytest.mark.parametrize("first", [pytest.param(0, marks=pytest.mark.slow), 30])
@@ -573,7 +573,7 @@ def test_the_least_and_the_largest_integer_are_not_missing(
     path.write_text("\n".join(["a,b,c", *lines]))
     with pytest.raises(RequestError, match=f"'a' .* holds {extreme}") as raised:
         convert(path, tmp_path / "other.zarr")
-    assert "--coordinate a" in raised.value.remedy
+    assert "`coordinates='a'`" in raised.value.remedy
     assert not (tmp_path / "other.zarr").exists()
     _, found = turned(path, coordinates=["a"])
     assert int(found["a"].values[110]) == extreme
@@ -603,8 +603,8 @@ def test_features_that_look_as_if_they_described_samples_are_told(
     assert note.startswith(
         "'n', 'Index', 'label', 'Y' may number the samples or tell what they are"
     )
-    options = "--index-column n --coordinate Index --coordinate label --coordinate Y"
-    assert f"convert again with {options}, or say --exclude-features" in note
+    asked_for = "`index_column='n', coordinates=['Index', 'label', 'Y']`"
+    assert f"convert again with {asked_for}, or say `exclude_features`" in note
     assert done.summary()["notes"] == [note]
     asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
     done, _ = turned(tmp_path / f"x.{kind}", overwrite=True, **asked)
@@ -612,24 +612,24 @@ def test_features_that_look_as_if_they_described_samples_are_told(
 
 
 @pytest.mark.parametrize(
-    ("column", "option"),
+    ("column", "parameter"),
     [
-        ({"number": np.arange(N)[::-1] * 3 + 1000}, "--index-column number"),
-        ({"plate": np.arange(N) % 8 + 1}, "--coordinate plate"),
-        ({"dayOf": [None, *np.arange(N - 1) % 8]}, "--coordinate dayOf"),
-        ({"species_code": np.arange(N) % 30 * 2}, "--coordinate species_code"),
-        ({"batchId": np.arange(N) % 30 * 2}, "--coordinate batchId"),
+        ({"number": np.arange(N)[::-1] * 3 + 1000}, "`index_column='number'`"),
+        ({"plate": np.arange(N) % 8 + 1}, "`coordinates=['plate']`"),
+        ({"dayOf": [None, *np.arange(N - 1) % 8]}, "`coordinates=['dayOf']`"),
+        ({"species_code": np.arange(N) % 30 * 2}, "`coordinates=['species_code']`"),
+        ({"batchId": np.arange(N) % 30 * 2}, "`coordinates=['batchId']`"),
         ({"height": np.arange(N) % 30 * 2}, None),
         ({"valid": X[:, 0], "flat": np.ones(N)}, None),
     ],
 )
 def test_whole_numbers_among_real_ones_are_told(
-    tmp_path: Path, column: dict[str, Any], option: str | None
+    tmp_path: Path, column: dict[str, Any], parameter: str | None
 ) -> None:
     done, _ = turned(written(tmp_path, "csv", frame(**column)))
-    assert len(done.notes) == (option is not None)
-    if option is not None:
-        assert f"convert again with {option}, or say" in done.notes[0]
+    assert len(done.notes) == (parameter is not None)
+    if parameter is not None:
+        assert f"convert again with {parameter}, or say" in done.notes[0]
 
 
 def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
@@ -650,11 +650,11 @@ def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
     select(tmp_path / "out.zarr", 3, 3, out=tmp_path / "chosen.zarr")
     with pytest.raises(RequestError) as caught:
         evaluate(tmp_path / "chosen.zarr", labels="group", data=tmp_path / "out.zarr")
-    assert "--coordinate group" in caught.value.remedy
+    assert "`coordinates='group'`" in caught.value.remedy
     select(tmp_path / "out.zarr", 3, 3, keep="group", out=tmp_path / "with.zarr")
     with pytest.raises(RequestError, match="'group' is one of the features") as caught:
         evaluate(tmp_path / "with.zarr", labels="group")
-    assert "--coordinate group" in caught.value.remedy
+    assert "`coordinates='group'`" in caught.value.remedy
 
 
 def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
@@ -667,7 +667,7 @@ def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
         assert matrix.doubt is not None
         assert matrix.doubt.startswith("'mode' holds whole numbers")
         assert matrix.doubt.endswith(
-            "--exclude-features mode; for its sake all values are float64, not float32"
+            "`exclude_features=['mode']`; for its sake all values are float64, not float32"
         )
         without = open_matrix(data, features_from_variables=True, exclude_features="mode")
         assert without.doubt is None
@@ -675,11 +675,11 @@ def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
     select(matrix, 3, 2, keep="mode", out=with_class)
     with pytest.raises(RequestError, match="'mode' is one of the features") as caught:
         evaluate(with_class, labels="mode")
-    assert "--exclude-features mode" in caught.value.remedy
+    assert "`exclude_features='mode'`" in caught.value.remedy
     select(
         open_matrix(store, features_from_variables=True, exclude_features="mode"), 3, 2, out=chosen
     )
     with pytest.raises(RequestError) as caught:
         evaluate(chosen, labels="mode")
-    assert "--data" in caught.value.remedy
+    assert "`data`" in caught.value.remedy
     assert evaluate(chosen, labels="mode", data=store).agreement is not None

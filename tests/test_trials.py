@@ -131,7 +131,7 @@ def test_csv(tmp_path: Path) -> None:
     np.testing.assert_allclose(again["explained"], found.table()["explained"], rtol=1e-12)
     with pytest.raises(RequestError, match="exists") as caught:
         write_csv(found, tmp_path / "a.csv")
-    assert "--overwrite" in caught.value.remedy
+    assert "`overwrite=True`" in caught.value.remedy
     write_csv(found, tmp_path / "a.csv", overwrite=True)
     with pytest.raises(RequestError, match="does not exist"):
         write_csv(found, tmp_path / "none" / "a.csv")

@@ -303,7 +303,7 @@ def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(RequestError, match=message):
             update(factor, new)
-    with pytest.raises(RequestError, match="Give --memory"):
+    with pytest.raises(RequestError, match="Give `memory="):
         update(factor, table[200:], memory="10MB")
     damaged = write_bare(tmp_path / "x.zarr", table[200:], chunks=(50, 9))
     (damaged / "c" / "1" / "0").write_bytes(b"no chunk")

@@ -15,6 +15,7 @@ import typer
 from kmufs_stream.errors import KmufsError, did_you_mean
 from kmufs_stream_cli.interrupt import Interrupted
 from kmufs_stream_cli.typed import shell_line
+from kmufs_stream_cli.wording import as_typed
 
 # The base of all usage errors: of click, or of the copy of click inside newer versions of Typer.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -44,13 +45,15 @@ class Failure:
 
 def explain(error: BaseException, command: Sequence[str]) -> Failure:
     """What an exception means to whoever typed the command."""
-    kept = tuple(note for note in getattr(error, "__notes__", []) if RESUME in note)
+    notes = map(as_typed, getattr(error, "__notes__", []))
+    kept = tuple(note for note in notes if RESUME in note)
     return replace(_explain(error, command, resumable=bool(kept)), kept=kept)
 
 
 def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -> Failure:
     if isinstance(error, KmufsError):
-        return Failure(error.code, error.message, error.remedy, error.exit_code)
+        message, remedy = (as_typed(text, *command[1:2]) for text in (error.message, error.remedy))
+        return Failure(error.code, message, remedy, error.exit_code)
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
         # What was typed to go on may end before it has looked at what it would go on from.
         how = "go on" if resumable or RESUME in command else "start again"

@@ -16,6 +16,7 @@ from rich.text import Text
 from kmufs_stream.progress import Event, Noticed, Progress
 from kmufs_stream_cli.show import escaped
 from kmufs_stream_cli.tally import Standing, Tally, duration, left_of
+from kmufs_stream_cli.wording import as_typed
 
 HERTZ = 4  # more would cost the blocks' threads time
 OVER = 4  # stages that stay in sight
@@ -33,9 +34,8 @@ def live(console: Console, tally: Tally) -> Iterator[Progress]:
 
     def progress(event: Event) -> None:
         if isinstance(event, Noticed):
-            display.console.print(
-                escaped(event.text), markup=False, highlight=False, emoji=False, soft_wrap=True
-            )
+            text = escaped(as_typed(event.text))
+            display.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
         view.take(event)
 
     try:

@@ -6,12 +6,13 @@ import sys
 
 from kmufs_stream.progress import Event, Noticed, Planned
 from kmufs_stream_cli.show import escaped
+from kmufs_stream_cli.wording import as_typed
 
 
 def notices(event: Event) -> None:
     """Nothing but what a user should know."""
     if isinstance(event, Noticed):
-        say(event.text)
+        say(as_typed(event.text))
     elif isinstance(event, Planned) and event.dashboard:
         say(f"cluster dashboard: {event.dashboard}")
 

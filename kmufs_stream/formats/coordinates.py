@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,9 +58,9 @@ def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
 def keep_whole(column: str, *, gaps: bool) -> str:
     """What to do about integers that float64 would round; ``gaps`` tells that some are missing."""
     return (
-        f"If it describes the samples, say --coordinate {shlex.quote(column)}; "
-        + ("" if gaps else "--dtype int64 keeps a table of whole numbers, ")
-        + "--dtype float64 rounds."
+        f"If it describes the samples, say `coordinates={column!r}`; "
+        + ("" if gaps else "`dtype='int64'` keeps a table of whole numbers, ")
+        + "`dtype='float64'` rounds."
     )
 
 
@@ -69,11 +68,11 @@ def check_columns(
     path: str, columns: Sequence[str], index_column: str | None, asked: Iterable[str]
 ) -> None:
     """Raise RequestError for columns asked for that are not there."""
-    for option, name in [("--index-column", index_column), *(("--coordinate", a) for a in asked)]:
+    for parameter, name in [("index_column", index_column), *(("coordinates", a) for a in asked)]:
         if name is not None and name not in columns:
             raise RequestError(
                 "unknown_column",
-                f"{path} has no column {name!r} ({option}).",
+                f"{path} has no column {name!r} (`{parameter}`).",
                 f"{did_you_mean(name, columns)}Its first columns are: "
                 + ", ".join(map(repr, columns[:5]))
                 + ".",
@@ -87,6 +86,6 @@ def check_features(path: str, features: Sequence[Any], remedy: str | None = None
             "no_features",
             f"{path} is no table of numbers: none of its columns is a feature.",
             remedy
-            or "Columns of text, and those of --index-column and --coordinate, describe the "
+            or "Columns of text, and those of `index_column` and `coordinates`, describe the "
             "samples; columns of numbers are needed besides.",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -269,7 +268,7 @@ def _is_text(values: pd.Series[Any], table: _Text, i: int) -> bool:
         raise RequestError(
             "bad_dtype",
             f"Column {column!r} of {path} holds {large}: its integers do not fit into 64 bits.",
-            f"If it describes the samples, say --coordinate {shlex.quote(column)}; else write it "
+            f"If it describes the samples, say `coordinates={column!r}`; else write it "
             "as floating point (1e20).",
         )
     if not text.all():
@@ -311,7 +310,7 @@ def not_numeric(path: str, column: str, value: object) -> RequestError:
     return RequestError(
         "bad_dtype",
         f"Column {column!r} of {path} does not hold numbers alone: there is {value!r}.",
-        f"If it describes the samples, say --coordinate {shlex.quote(column)}; {what}.",
+        f"If it describes the samples, say `coordinates={column!r}`; {what}.",
     )
 
 
@@ -321,6 +320,6 @@ def _extreme(path: str, column: str, value: str) -> RequestError:
         "bad_dtype",
         f"Column {column!r} of {path} holds {value}, which among integers is read as missing.",
         "If it stands for what is missing, leave such fields empty; if the column describes the "
-        f"samples, say --coordinate {shlex.quote(column)}; else write the column as floating point "
+        f"samples, say `coordinates={column!r}`; else write the column as floating point "
         f"({float(value)!r}).",
     )

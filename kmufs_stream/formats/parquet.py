@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -39,7 +38,7 @@ UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nano
 NO_TIME = np.iinfo(np.int64).min
 A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 LAST_SECOND = np.iinfo(np.int64).max // 10**9  # either way from 1970, of points in nanoseconds
-AS_TEXT = "If it describes the samples, store it as text; --dtype float64 rounds features."
+AS_TEXT = "If it describes the samples, store it as text; `dtype='float64'` rounds features."
 
 
 def open_parquet(
@@ -167,7 +166,7 @@ def _labels(path: str, features: list[str], widths: Mapping[str, int]) -> list[s
             "same_name",
             f"{path} has a column {twice!r}, as the features would be called that are made of the "
             f"lists in {name!r}.",
-            f"If it describes the samples, say --coordinate {shlex.quote(twice)}; else give one of "
+            f"If it describes the samples, say `coordinates={twice!r}`; else give one of "
             "them another name.",
         )
     return labels

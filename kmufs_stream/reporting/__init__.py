@@ -109,18 +109,18 @@ def report(
     if not places:
         raise RequestError("bad_option", "No result is given.", "Give one or more.")
     page_file = Path(out)
-    check_file(page_file, "--out", places, overwrite=overwrite)
+    check_file(page_file, "out", places, overwrite=overwrite)
     image_file = None if png is None else Path(png)
     single = image_file is not None and image_file.suffix.lower() == ".png"
     if image_file is not None and image_file.suffix.lower() in OTHER_IMAGES:
         raise RequestError(
             "bad_option",
-            f"--png {image_file} is the name of an image of another kind.",
-            f"Figures are written as PNG: say --png {image_file.with_suffix('.png')}, or name a "
-            "folder.",
+            f"`png={str(image_file)!r}` is the name of an image of another kind.",
+            f"Figures are written as PNG: say `png={str(image_file.with_suffix('.png'))!r}`, or "
+            "name a folder.",
         )
     if image_file is not None and (single or image_file.is_file()):
-        check_file(image_file, "--png", places, overwrite=overwrite)
+        check_file(image_file, "png", places, overwrite=overwrite)
 
     # Half a second, for those who draw alone.
     from kmufs_stream.reporting import images
@@ -137,7 +137,7 @@ def report(
             if picture.draw is not None:
                 files[image_file / f"{name}.png"] = images.as_png([(heading, [picture])])
         for file in list(files)[1:]:
-            check_file(file, "--png", places, overwrite=overwrite)
+            check_file(file, "png", places, overwrite=overwrite)
     for file, content in files.items():
         with new_output(file, overwrite=overwrite) as partial:
             partial.write_bytes(content)

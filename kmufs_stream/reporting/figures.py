@@ -121,7 +121,7 @@ def _view(view: View | None, k: int, transforms: str) -> Picture:
             "view",
             "Samples on the chosen features",
             "Not drawn: this result holds no data, or too few. A selection that was written "
-            "without --selection-only holds them.",
+            "with its columns holds them.",
             "",
             None,
         )

@@ -39,13 +39,13 @@ class LanczosOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.tol < 1:
-            raise RequestError("bad_option", f"--tol is {self.tol}.", "It must be between 0 and 1.")
+            raise RequestError("bad_option", f"`tol` is {self.tol}.", "It must be between 0 and 1.")
         if self.max_passes < 1:
             raise RequestError(
-                "bad_option", f"--max-passes is {self.max_passes}.", "It must be at least 1."
+                "bad_option", f"`max_passes` is {self.max_passes}.", "It must be at least 1."
             )
         if self.seed < 0:
-            raise RequestError("bad_option", f"--seed is {self.seed}.", "It must be 0 or more.")
+            raise RequestError("bad_option", f"`seed` is {self.seed}.", "It must be 0 or more.")
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, st
     """Names of the values and of the table of their features, within the object."""
     if layer is not None and raw:
         raise RequestError(
-            "bad_option", "--layer and --raw are two different matrices.", "Give one of them."
+            "bad_option", "`layer` and `raw` are two different matrices.", "Give one of them."
         )
     layers = sorted(root["layers"]) if "layers" in root else []
     if layer is not None:
@@ -195,9 +195,9 @@ def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, st
         for values, table in (("raw/X", "raw/var"), ("raw.X", "raw.var")):
             if values in root and table in root:
                 return values, table
-        raise RequestError("no_raw", f"{path} has no raw.", "Leave out --raw.")
+        raise RequestError("no_raw", f"{path} has no raw.", "Leave out `raw`.")
     if "X" not in root or root["X"].attrs.get("encoding-type") == "null":
-        first = f", for instance --layer {layers[0]}" if layers else ""
+        first = f", for instance `layer={layers[0]!r}`" if layers else ""
         raise RequestError("no_x", f"{path} has no X.", f"Choose a layer{first}.")
     return "X", "var"
 

@@ -24,7 +24,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
     if text not in DTYPES:
         raise RequestError(
             "bad_option",
-            f"--dtype {text!r} is no dtype of real numbers.",
+            f"`dtype` {text!r} is no dtype of real numbers.",
             f"{did_you_mean(text, DTYPES)}Choose one of {', '.join(DTYPES)}.",
         )
     return np.dtype(text)

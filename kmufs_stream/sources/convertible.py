@@ -87,6 +87,6 @@ def refuse_convertible(path: str) -> None:
     if there:
         remedy = f"If {stem}.zarr, which is here, was made of it, give that. Else: {remedy}"
     if kind in ("csv", "parquet"):
-        columns = "Columns of numbers that are no features: --index-column, --coordinate NAME."
+        columns = "Columns of numbers that are no features: `index_column`, `coordinates=NAME`."
         remedy = f"{columns} {remedy}"
     raise RequestError("not_zarr", f"{path} is not a Zarr store, but can be made into one.", remedy)

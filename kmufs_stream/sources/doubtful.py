@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -95,14 +94,13 @@ class Doubtful:
         if not found:
             return []
         names = [self._labels[i] for i in found]
-        asked = [
-            f"{'--index-column' if {i} == numbers else '--coordinate'} {shlex.quote(name)}"
-            for i, name in zip(found[:SHOWN], names, strict=False)
-        ]
+        asked = [f"index_column={self._labels[i]!r}" for i in found[:SHOWN] if {i} == numbers]
+        others = [self._labels[i] for i in found[:SHOWN] if {i} != numbers]
+        asked += [f"coordinates={others}"] * bool(others)
         became = "features" if len(found) > 1 else "a feature"
         return [
             f"{_said(names)} may number the samples or tell what they are, and became {became}: "
-            f"if so, convert again with {' '.join(asked)}, or say --exclude-features to select."
+            f"if so, convert again with `{', '.join(asked)}`, or say `exclude_features` to select."
         ]
 
 
@@ -118,15 +116,14 @@ def beside_real(
     if not _among_others(whole, len(asked)):
         return None
     names = [str(labels[i]) for i in whole]
-    options = " ".join(f"--exclude-features {shlex.quote(name)}" for name in names[:SHOWN])
     many = len(whole) > 1
     together = np.result_type(*dtypes)
     real = np.result_type(*(dtype for dtype in dtypes if dtype.kind == "f"))
     wider = f"; for {'their' if many else 'its'} sake all values are {together}, not {real}"
     return (
         f"{_said(names)} hold{'s' * (not many)} whole numbers, unlike the other features: if "
-        f"{'they describe' if many else 'it describes'} the samples, say {options}"
-        f"{wider * (together != real)}"
+        f"{'they describe' if many else 'it describes'} the samples, say "
+        f"`exclude_features={names[:SHOWN]}`{wider * (together != real)}"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
 RUNS, RUN_ROWS = 8, 4096  # looked at to see whether a coordinate holds classes
 FEW = 50  # values of one that does
-BESIDE = " Variables beside the data are found where the table itself is given, as --data."
+BESIDE = " Variables beside the data are found where the table itself is given, as `data`."
 
 
 def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
@@ -30,8 +29,8 @@ def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
             "label_is_feature",
             f"{name!r} is one of the features that {source} chose: clusters found by the classes "
             "themselves agree with them, and that tells nothing.",
-            f"Select again with --exclude-features {shlex.quote(name)}, then give the data as "
-            f"--data; if they were converted, convert again with --coordinate {shlex.quote(name)}.",
+            f"Select again with `exclude_features={name!r}`, then give the data as `data`; if they "
+            f"were converted, convert again with `coordinates={name!r}`.",
         )
 
 
@@ -56,7 +55,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             f"{' or '.join(matrix.source for matrix in matrices)}.",
             (
                 "It is a feature there, no coordinate of the samples: convert makes it one, with "
-                f"--coordinate {shlex.quote(name)}."
+                f"`coordinates={name!r}`."
                 if any(_is_feature(matrix, name) for matrix in matrices)
                 else f"{did_you_mean(name, along)}Along the samples are: "
                 f"{', '.join(along) or 'none'}." + ("" if len(matrices) > 1 else BESIDE)

@@ -228,7 +228,7 @@ class Matrix:
             return None
         return (
             f"wider than tall, {n:,} samples x {p:,} features: if the samples lie along "
-            f"{self.feature_dim!r}, say --sample-dims {self.feature_dim}"
+            f"{self.feature_dim!r}, say `sample_dims={self.feature_dim!r}`"
         )
 
     @property
@@ -327,8 +327,8 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
         raise RequestError(
             "not_2d",
             f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.",
-            "A samples x features table is needed; choose another with --variable, or say "
-            "--features-from-variables where every variable of a dataset is a feature.",
+            "A samples x features table is needed; choose another with `variable`, or say "
+            "`features_from_variables=True` where every variable of a dataset is a feature.",
         )
     if not is_numeric(dtype):
         raise RequestError(

@@ -152,7 +152,7 @@ def open_dataset(
             "ambiguous_variable" if tables else "no_table",
             f"The Dataset holds {len(tables)} numeric variables of two or more dimensions"
             + (f": {', '.join(tables)}." if tables else "."),
-            "Name one with variable, or say features_from_variables.",
+            "Name one with `variable`, or say `features_from_variables=True`.",
         )
     name = tables[0] if variable is None else variable
     there = [str(other) for other in dataset.data_vars]

@@ -112,7 +112,7 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
         said = " ".join(str(error.args[0] if error.args else error).split())
         raise RequestError(
             "bad_condition",
-            f"--where {condition!r} cannot be answered: {said}",
+            f"`where` {condition!r} cannot be answered: {said}",
             f'{_misspelt(condition, along)}Compare coordinates of the samples as in "batch == '
             f"'b1' and depth > 10\"; there are {', '.join(along) or 'none'}.",
         ) from error
@@ -120,7 +120,7 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     if not len(index):
         raise RequestError(
             "no_samples",
-            f"No sample of {matrix.source} meets --where {condition!r}.",
+            f"No sample of {matrix.source} meets `where` {condition!r}.",
             f"The coordinates of the samples are {', '.join(along) or 'none'}.",
         )
     return index
@@ -172,13 +172,13 @@ def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matri
         return matrix
     asked = np.ones(matrix.shape[1], bool)
     if features is not None:
-        asked = matching(matrix, features, "--features")
+        asked = matching(matrix, features, "features")
     if exclude is not None:
-        asked &= ~matching(matrix, exclude, "--exclude-features")
+        asked &= ~matching(matrix, exclude, "exclude_features")
     if not asked.any():
         raise RequestError(
             "no_features",
-            "No feature is left by --features and --exclude-features.",
+            "No feature is left by `features` and `exclude_features`.",
             "Leave one of them out, or ask for more.",
         )
     if matrix.asked is not None:
@@ -186,7 +186,7 @@ def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matri
     return replace(matrix, asked=np.flatnonzero(asked))
 
 
-def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDArray[np.bool_]:
+def matching(matrix: Matrix, patterns: str | Sequence[str], parameter: str) -> NDArray[np.bool_]:
     """(p,) whether a feature's label (its number, without labels) is met by one of the patterns.
 
     A pattern is a label, a shell pattern, or ``@FILE`` with a label on each line; where none is met
@@ -202,7 +202,7 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDAr
     spellings = None
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         from_file = pattern.startswith("@") and pattern not in places
-        for label in _lines(pattern[1:], option) if from_file else [pattern]:
+        for label in _lines(pattern[1:], parameter) if from_file else [pattern]:
             found = places.get(label, [])
             if not found and not from_file:
                 found = [i for i, text in enumerate(texts) if fnmatchcase(text, label)]
@@ -213,7 +213,7 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDAr
             if not found:
                 lost.append(label)
     if lost:
-        message, remedy = _unknown(lost, list(places), option)
+        message, remedy = _unknown(lost, list(places), parameter)
         whole = None if spellings is None else spellings.completed(lost[0])
         if whole is not None:
             remedy = f"For all of these, write {whole!r}."
@@ -221,23 +221,23 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], option: str) -> NDAr
     return met
 
 
-def _unknown(lost: list[str], labels: list[str], option: str) -> tuple[str, str]:
+def _unknown(lost: list[str], labels: list[str], parameter: str) -> tuple[str, str]:
     """Message and remedy for labels and patterns that meet no feature."""
     named = ", ".join(map(repr, lost[:NAMED_AT_MOST]))
     more = f" and {len(lost) - NAMED_AT_MOST} more" if len(lost) > NAMED_AT_MOST else ""
     remedy = f"{did_you_mean(lost[0], labels)}Labels are like {', '.join(map(repr, labels[:3]))}."
     if Path(lost[0]).is_file():
         remedy = f"To take labels from that file, write @{lost[0]}."
-    return f"{option}: no feature is called {named}{more}.", remedy
+    return f"`{parameter}`: no feature is called {named}{more}.", remedy
 
 
-def _lines(path: str, option: str) -> list[str]:
+def _lines(path: str, parameter: str) -> list[str]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
             "not_found",
-            f"{option}: the file {path} cannot be read: {getattr(error, 'strerror', error)}.",
+            f"`{parameter}`: the file {path} cannot be read: {getattr(error, 'strerror', error)}.",
             "Give a text file with one label on each line.",
         ) from error
     return [line.strip() for line in lines if line.strip()]

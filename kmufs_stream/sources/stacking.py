@@ -169,19 +169,19 @@ def arrange(
     dims, shape = tuple(dims), tuple(shape)
     samples, features = named(sample_dims), named(feature_dims)
     sizes = ", ".join(f"{d} {extent}" for d, extent in zip(dims, shape, strict=True))
-    for option, wanted in (("--sample-dims", samples), ("--feature-dims", features)):
+    for parameter, wanted in (("sample_dims", samples), ("feature_dims", features)):
         for dim in wanted:
             if dim not in dims:
                 raise RequestError(
                     "unknown_dimension",
-                    f"{what} has no dimension {dim!r} ({option}).",
+                    f"{what} has no dimension {dim!r} (`{parameter}`).",
                     f"{did_you_mean(dim, dims)}Its dimensions are {', '.join(map(repr, dims))}.",
                 )
     both = [dim for dim in dims if (samples + features).count(dim) > 1]
     if both:
         raise RequestError(
             "same_dimension",
-            f"--sample-dims and --feature-dims name {both[0]!r} more than once.",
+            f"`sample_dims` and `feature_dims` name {both[0]!r} more than once.",
             f"The dimensions are {', '.join(map(repr, dims))}; naming those of one is enough.",
         )
     rest = tuple(dim for dim in dims if dim not in samples + features)
@@ -190,8 +190,8 @@ def arrange(
             raise RequestError(
                 "which_dimensions",
                 f"{what} is {len(dims)}-d ({sizes}): which dimensions hold the samples?",
-                f"Say it, for instance --sample-dims {dims[0]} (the features are then "
-                f"{' x '.join(dims[1:])}), or --feature-dims {dims[0]}.",
+                f"Say it, for instance `sample_dims={dims[0]!r}` (the features are then "
+                f"{' x '.join(dims[1:])}), or `feature_dims={dims[0]!r}`.",
             )
         samples, rest = dims[:1], dims[1:]
     if not samples or not features:
@@ -201,7 +201,7 @@ def arrange(
         lost = f"leave out {', '.join(map(repr, rest))}" if rest else "leave none for the others"
         raise RequestError(
             "which_dimensions",
-            f"{what} has the dimensions {sizes}; --sample-dims and --feature-dims {lost}.",
+            f"{what} has the dimensions {sizes}; `sample_dims` and `feature_dims` {lost}.",
             "Name those of the samples, or those of the features; the rest are the others.",
         )
     return Stacking(dims, shape, tuple(map(dims.index, samples)), tuple(map(dims.index, features)))

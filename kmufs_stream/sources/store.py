@@ -110,7 +110,7 @@ def _open(
                 "unknown_variable",
                 f"{path} is a single Zarr array, it has no "
                 + ("variables." if variable is None else f"variable {variable!r}."),
-                "Leave out --variable and --features-from-variables.",
+                "Leave out `variable` and `features_from_variables`.",
             )
         return _matrix(
             path, place, [], node, sample_dims, feature_dims, fill_missing_chunks, retries
@@ -237,7 +237,7 @@ def _choose(
             "is_factor",
             f"{path} is a factor, not the data that it was made from.",
             f"Give {group.attrs.get('source', 'these data')}; select and plan then take "
-            f"--factor {path}.",
+            f"`factor={path!r}`.",
         )
     if variable is not None and arrays:
         if variable not in arrays:
@@ -274,7 +274,7 @@ def _choose(
             "no_table",
             f"{where} holds no {'table' if variable is None else f'variable {variable!r}'} at its "
             f"top; deeper there are {_listing(deeper)}.",
-            f"Choose a group, for instance --group {inside}.",
+            f"Choose a group, for instance `group={inside!r}`.",
         )
     if len(arrays) == 1:
         return next(iter(arrays.values()))  # refused below, with the reason
@@ -283,8 +283,8 @@ def _choose(
             "no_table",
             f"{path} holds no numeric variable of two or more dimensions; it holds "
             f"{_listing(below)}.",
-            "Say --features-from-variables where every variable is a feature; else choose one with "
-            "--variable.",
+            "Say `features_from_variables=True` where every variable is a feature; else choose one "
+            "with `variable`.",
         )
     raise RequestError(
         "empty_group", f"{path} is an empty Zarr group.", "Give a store that holds a 2-d variable."
@@ -297,9 +297,9 @@ def _likeliest(
     """What to type for the largest table, of real numbers if any is; ``guessed`` as of Matrix."""
     name = max(tables, key=lambda n: (tables[n].dtype.kind == "f", tables[n].size))
     if tables[name].ndim == 2 or not guessed:
-        return f"--variable {name}"
+        return f"`variable={name!r}`"
     along = dimension_names(tables[name], datasets)
-    return f"--variable {name} --sample-dims {'dim_0' if along is None else along[0]}"
+    return f"`variable={name!r}, sample_dims={'dim_0' if along is None else along[0]!r}`"
 
 
 def _candidates(

@@ -145,7 +145,7 @@ class Inventory:
                     f"{prod(_grid(self.array))} are); Zarr would read {self.array.fill_value} "
                     "instead.",
                     "Restore what is missing; or, if it was left out because it holds nothing but "
-                    "that value, say --fill-missing-chunks.",
+                    "that value, say `fill_missing_chunks=True`.",
                 )
         chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
         return [metadata, *chunks]

@@ -66,7 +66,7 @@ class SturdyStore(StoreInFront):
                 f"chunk {key} of {self} is not there; Zarr would read the fill value instead.",
                 "Restore it, and see that every worker reaches the store under this name; or, if "
                 "it was left out because it holds nothing but that value, say "
-                "--fill-missing-chunks.",
+                "`fill_missing_chunks=True`.",
             )
         return found
 

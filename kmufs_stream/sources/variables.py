@@ -128,7 +128,7 @@ def common_dimensions(
         raise RequestError(
             "no_table",
             f"{source} holds no two numeric variables along the same dimensions.",
-            "--features-from-variables needs several; leave it out for a variable of two "
+            "`features_from_variables` needs several; leave it out for a variable of two "
             "dimensions or more.",
         )
     if len(ranking) > 1 and ranking[0][1] == ranking[1][1]:
@@ -136,7 +136,7 @@ def common_dimensions(
         raise RequestError(
             "which_dimensions",
             f"{source} holds {said}: which are the features?",
-            f"Say along which dimensions, for instance --sample-dims {','.join(ranking[0][0][0])}.",
+            f"Say along which dimensions, for instance `sample_dims={[*ranking[0][0][0]]}`.",
         )
     return ranking[0][0]
 

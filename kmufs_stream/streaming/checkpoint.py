@@ -79,25 +79,25 @@ class Checkpoint:
     def _check(self, *, resume: bool) -> None:
         folder = self.folder
         if not isinstance(folder, Path):
-            refuse_unlisted(folder, "--checkpoint")
+            refuse_unlisted(folder, "checkpoint")
         elif not folder.parent.is_dir():
             raise RequestError(
                 "no_folder",
                 f"The folder {self.folder.parent} of the checkpoint does not exist.",
-                "Create it, or choose another --checkpoint.",
+                "Create it, or choose another `checkpoint`.",
             )
         if self.folder.exists() and not (self.folder / IDENTITY).is_file():
             if not self.folder.is_dir() or not all(map(_unnamed, self.folder.iterdir())):
                 raise RequestError(
                     "not_a_checkpoint",
                     f"{folder} exists and is not a checkpoint, so it is left as it is.",
-                    "Choose another --checkpoint.",
+                    "Choose another `checkpoint`.",
                 )
         elif self.folder.exists() and not resume:
             raise RequestError(
                 "checkpoint_exists",
                 f"{folder} is the checkpoint of a run that did not end.",
-                "Say --resume to go on from it, or remove it to start again.",
+                "Say `resume=True` to go on from it, or remove it to start again.",
             )
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class Checkpoint:
             remove(self.folder)  # what says whose it is goes last
         elif error is not None and self._claimed:
             self._note_corrupt(getattr(error, "chunk", None))
-            error.add_note(f"The checkpoint {self.folder} is kept: --resume goes on from it.")
+            error.add_note(f"The checkpoint {self.folder} is kept: `resume=True` goes on from it.")
 
     def claim(
         self,
@@ -171,7 +171,7 @@ class Checkpoint:
                 "wrong_checkpoint",
                 f"The checkpoint {self.folder} belongs to another run ({said}).",
                 "Run with the data and options that it was made with, or choose another "
-                "--checkpoint, or remove it.",
+                "`checkpoint`, or remove it.",
             )
         self.tell(f"going on from the checkpoint {self.folder}{serves and f': {serves}'}")
         self._claimed = True
@@ -387,5 +387,5 @@ def _written(folder: Folder) -> Iterator[None]:
         raise BrokenError(
             "checkpoint_failed",
             f"The checkpoint cannot be written to {folder}: {said}.",
-            "Make room, or choose another --checkpoint.",
+            "Make room, or choose another `checkpoint`.",
         ) from error

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import distributed
 
 PATIENCE = 60  # seconds for a first worker to come
+STARTED_HERE = "kmufs-stream"  # what clusters of connected() are called
 
 
 def active_client() -> distributed.Client | None:
@@ -61,6 +62,7 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
         workers=len(workers),
         threads=max(w["nthreads"] for w in workers),
         memory=min(limits, default=None),
+        started_here=getattr(client.cluster, "name", None) == STARTED_HERE,
     )
 
 
@@ -102,11 +104,11 @@ def connected(
     if scheduler is not None and workers is not None:
         raise RequestError(
             "bad_option",
-            "--scheduler and --workers are both given.",
-            "--workers starts processes here; a scheduler has workers of its own.",
+            "`scheduler` and `workers` are both given.",
+            "`workers` starts processes here; a scheduler has workers of its own.",
         )
     if workers is not None and workers < 1:
-        raise RequestError("bad_option", f"--workers is {workers}.", "It must be 1 or more.")
+        raise RequestError("bad_option", f"`workers` is {workers}.", "It must be 1 or more.")
     try:
         import distributed
     except ImportError:
@@ -126,7 +128,7 @@ def connected(
             "does_not_fit",
             f"{counted(workers, 'workers')} and this process share {size(budget)} of "
             f"memory: {size(share)} each, where a worker by itself needs {size(least)}.",
-            f"Give --memory {-(-least * (workers + 1) // MB)}MB or more, or start fewer workers.",
+            f"Give `memory='{-(-least * (workers + 1) // MB)}MB'` or more, or start fewer workers.",
         )
     threads = threads or max(usable_cores() // workers, 1)
     heap = {f"distributed.nanny.pre-spawn-environ.{name}": ONE_HEAP[name] for name in ONE_HEAP}
@@ -139,6 +141,7 @@ def connected(
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
+            name=STARTED_HERE,
             # zarr would decode on every core in each of them.
             env={"ZARR_THREADING__MAX_WORKERS": str(threads)},
         ) as cluster,

@@ -136,7 +136,7 @@ def make_plan(table: Table, ways: Ways, demand: Demand) -> Plan:
     budget = explicit if explicit is not None else available_memory() // 2
     if demand.threads is not None and demand.threads < 1:
         raise RequestError(
-            "bad_option", f"--threads is {demand.threads}.", "Give --threads 1 or more."
+            "bad_option", f"`threads` is {demand.threads}.", "Give `threads=1` or more."
         )
     wanted = demand.threads or usable_cores() + 1  # one reads while the others compute
     methods, rejected = _methods(ways, demand.method)
@@ -273,19 +273,24 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
     if cluster is not None and cluster.memory is not None and not sizing.fits_workers:
         needed = int(sizing.worker_peak / WORKER_SHARE)
         least = -(-needed // MB)
+        remedy = f"Start workers with {least}MB or more, or with fewer threads each."
+        if cluster.started_here:
+            remedy += (
+                " Those of `workers` share `memory` with this process: give "
+                f"{least * (cluster.workers + 1)}MB or more."
+            )
         return RequestError(
             "does_not_fit",
             f"A worker with {counted(cluster.threads, 'threads')} needs "
             f"{size(needed)} of memory, the smallest of {cluster.workers} has "
             f"{size(cluster.memory)} (blocks {size(sizing.block)} a thread, states "
             f"{size(sizing.cost.state)} each).",
-            f"Start workers with {least}MB or more, or with fewer threads each. Those of --workers "
-            f"share --memory with this process: give {least * (cluster.workers + 1)}MB or more.",
+            remedy,
         )
     peak, stages = sizing.peak(1), sizing.stages(1)
-    given = "--memory" if explicit else "half of the memory available"
+    given = "`memory`" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
-    remedy = f"Give --memory {-(-peak // MB)}MB or more"
+    remedy = f"Give `memory='{-(-peak // MB)}MB'` or more"
     turn = "" if sizing.table.sparsity is None else sizing.table.sparsity.turn
     if turn:
         remedy += (

@@ -81,11 +81,13 @@ class ClusterSize:
     workers : their number.
     threads : tasks side by side in a worker, the most of any.
     memory : limit of a worker in bytes, the smallest of any; None without limits.
+    started_here : for this run, whose ``memory`` they share with this process.
     """
 
     workers: int
     threads: int
     memory: int | None
+    started_here: bool = False
 
 
 @dataclass(frozen=True)

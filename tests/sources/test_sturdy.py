@@ -98,5 +98,5 @@ def test_read_in_another_folder_and_process(
 
 
 def test_retries_below_zero_are_refused(table: Path) -> None:
-    with pytest.raises(RequestError, match="--retries is -1"):
+    with pytest.raises(RequestError, match="`retries` is -1"):
         open_matrix(table, retries=-1)

@@ -210,7 +210,7 @@ def test_without_resume_a_checkpoint_is_neither_used_nor_lost(table: Path, tmp_p
     with pytest.raises(RequestError) as caught:
         decompose(table, 3, checkpoint=folder)
     assert caught.value.code == "checkpoint_exists"
-    assert "--resume" in caught.value.remedy
+    assert "`resume=True`" in caught.value.remedy
     assert list(folder.rglob("*.state"))
 
 

@@ -461,7 +461,7 @@ def test_all_workers_gone_in_mid_pass(
             decompose(table, 3, checkpoint=kept, progress=leave)
         assert caught.value.code == "no_workers"
         assert caught.value.__notes__ == [
-            f"The checkpoint {kept} is kept: --resume goes on from it."
+            f"The checkpoint {kept} is kept: `resume=True` goes on from it."
         ]
         with open_workers(1, client) as workers:
             with pytest.raises(BrokenError, match="All workers"):
@@ -571,7 +571,7 @@ def test_what_workers_are_asked_for(
     small = pytest.raises(RequestError, match=r"share 300\.0 MB of memory: 100\.0 MB each")
     with small as raised, connected(None, 2, threads=None, memory="300MB"):
         pass
-    enough = raised.value.remedy.split()[2]
+    enough = raised.value.remedy.split("'")[1]
     with connected(None, 2, threads=1, memory=enough):
         pass
     assert capsys.readouterr() == ("", "")

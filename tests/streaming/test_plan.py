@@ -156,7 +156,7 @@ def test_refusal_says_what_would_do(table: Table, memory: int) -> None:
         return
     assert refusal.code == "does_not_fit"
     assert refusal.exit_code == 2
-    found = re.search(r"--memory (\d+)MB or more", refusal.remedy)
+    found = re.search(r"`memory='(\d+)MB'` or more", refusal.remedy)
     assert found is not None
     enough = int(found[1]) * MB
     assert enough > memory
@@ -240,7 +240,7 @@ def test_refusal_names_the_sizes_and_a_chunk_that_spans_all_rows() -> None:
     with pytest.raises(RequestError) as caught:
         plan_of(table, memory="1GB", threads=2)
     message = str(caught.value)
-    for part in ("needed", "--memory", "pass", "factor", "one chunk spans all rows"):
+    for part in ("needed", "`memory='", "pass", "factor", "one chunk spans all rows"):
         assert part in message
 
 

@@ -12,6 +12,7 @@ from kmufs_stream.errors import counted
 from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.progress import shown
 from kmufs_stream_cli.table import storage_options
+from kmufs_stream_cli.wording import as_typed
 
 
 def convert(
@@ -81,8 +82,9 @@ def convert(
             storage_options=storage_options(storage_option),
             progress=progress,
         )
+    notes = [*map(as_typed, done.notes)]
     if json:
-        show.as_json(done.summary())
+        show.as_json({**done.summary(), "notes": notes})
         return
     console = show.console()
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
@@ -94,7 +96,7 @@ def convert(
     parts = missing.get("features", 0) > missing.get("features_without_any", 0)
     if missing.get("values"):
         facts.append(("missing", _missing(missing, parts=parts)))
-    facts += [("note", note) for note in done.notes]
+    facts += [("note", note) for note in notes]
     show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
     if done.format == "netcdf" and not done.tables:
         return

@@ -50,7 +50,7 @@ def demo(
             "Choose another --folder.",
         ) from error
     for made in (data, out):
-        check_output(made, [], overwrite=True, option="--folder")
+        check_output(made, [], overwrite=True, parameter="folder")
     wrote = "Wrote" if demo_data.write_digits(data) else "Found"
     result = run_select(open_matrix(data), K, H, out=str(out), overwrite=True, log=log, quiet=quiet)
     if json:

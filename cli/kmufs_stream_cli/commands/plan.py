@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.table import TableOptions, on_table
+from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
@@ -76,7 +77,7 @@ def plan(
     show.line(out, f"{matrix.source}: {matrix.name}", "bold")
     told = [("missing", MISSING[policy])] if matrix.dtype.kind == "f" else []
     if (note := doubtful_sizes(k, h)) is not None:
-        told.append(("note", note))
+        told.append(("note", as_typed(note)))
     show.facts(out, [*plan_facts(matrix, made), *told])
     show.line(out)
     show.line(out, "Memory by stage; they follow each other, so the largest counts:")
@@ -130,7 +131,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         (
             "shape",
             f"{samples:,} samples ({matrix.sample_dim}) x {features:,} features "
-            f"({matrix.feature_dim}){part}" + (f"; {matrix.hint}" if matrix.hint else ""),
+            f"({matrix.feature_dim}){part}" + (f"; {as_typed(matrix.hint)}" if matrix.hint else ""),
         ),
         ("dtype", dtype),
         (
@@ -140,7 +141,7 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
             else _pieces(matrix) + (whole if _is_one_block(matrix) else ""),
         ),
         ("labels", labels),
-        *([("note", matrix.doubt)] if matrix.doubt else []),
+        *([("note", as_typed(matrix.doubt))] if matrix.doubt else []),
         ("method", f"{made.method}, products of blocks in {made.precision}"),
         ("not run", "; ".join(f"{name}: {why}" for name, why in made.rejected.items()) or "-"),
         (

@@ -14,6 +14,7 @@ from kmufs_stream_cli.notices import say
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table, storage_options
 from kmufs_stream_cli.typed import typed
+from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Selection
@@ -229,9 +230,9 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         ("excluded", show.excluded(summary["excluded"], show.names(result.factor))),
     ]
     if result.matrix.hint is not None:
-        rows.append(("shape", result.matrix.hint))
+        rows.append(("shape", as_typed(result.matrix.hint)))
     notes = (result.matrix.doubt, doubtful_sizes(result.k, result.h))
-    rows += [("note", note) for note in notes if note is not None]
+    rows += [("note", as_typed(note)) for note in notes if note is not None]
     if summary["missing_values"] or summary["samples_dropped"]:
         rows.append(("missing", _missing(summary)))
     if summary["kept"]:

@@ -120,7 +120,7 @@ def sweep(
     hs = _grid("--h", h, suggest_h or suggest_k)
     place = place_of(table.data, table.storage_options())
     if csv is not None:
-        check_file(Path(csv), "--csv", [place], overwrite=overwrite)
+        check_file(Path(csv), "csv", [place], overwrite=overwrite)
     factor = load_factor(place) if is_factor(place) else None
     if factor is not None and (scheduler is not None or workers is not None):
         raise RequestError(

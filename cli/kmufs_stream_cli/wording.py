@@ -1,0 +1,58 @@
+"""What the library says, in words of the command line: its parameters are options here."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+
+# What is quoted (names and conditions of the user's, left as they are); `name`, `name=value`, or
+# several of these parted by commas.
+QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+PARAMETER = re.compile(rf"(?<!\w)(?:{QUOTED})|`(\w+)(=(?:{QUOTED}|[^`'\"])*)?`")
+OPTIONS = {"coordinates": "coordinate", "path": "csv", "storage_options": "storage-option"}
+TOGETHER = ("sample_dims", "feature_dims")  # names of one option, parted by commas
+ARGUMENTS = (("convert", "out"), ("rechunk", "out"))  # of these commands
+
+
+def as_typed(text: str, command: str = "") -> str:
+    """The text with each parameter as it is typed: ```h=3``` is ``--h 3``."""
+    return PARAMETER.sub(lambda found: _typed(found, command), text)
+
+
+def _typed(found: re.Match[str], command: str) -> str:
+    name, values = found.groups()
+    if name is None:
+        return found[0]
+    if (command, name) in ARGUMENTS:
+        return str(name).upper()
+    if values is None:
+        return _option(name)
+    try:
+        call = ast.parse(f"_({name}{values})", mode="eval").body
+    except SyntaxError:  # no parameters, but what somebody called something
+        return found[0]
+    assert isinstance(call, ast.Call)
+    return " ".join(_given(str(keyword.arg), keyword.value) for keyword in call.keywords)
+
+
+def _option(name: str) -> str:
+    return "--" + OPTIONS.get(name, name).replace("_", "-")
+
+
+def _given(name: str, node: ast.expr) -> str:
+    """The option, or options, that give a parameter this value."""
+    option = _option(name)
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        value = ast.unparse(node)  # what stands for a value, like PATH
+    if value is True:
+        return option
+    if isinstance(value, dict):
+        value = [f"{key}={json.dumps(of_it)}" for key, of_it in value.items()]
+    values = value if isinstance(value, list) else [value]
+    if name in TOGETHER:
+        values = [",".join(values)]
+    return " ".join(f"{option} {shlex.quote(str(each))}" for each in values)

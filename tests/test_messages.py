@@ -1,0 +1,171 @@
+"""What the library says: in words of Python, which the command line turns into its own."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+import typer
+from helpers import planted, write_bare
+
+import kmufs_stream
+from kmufs_stream import (
+    AdmmOptions,
+    KMeansUFS,
+    LanczosOptions,
+    RequestError,
+    Screening,
+    convert,
+    decompose,
+    open_matrix,
+    select,
+)
+from kmufs_stream.streaming.cluster import connected
+from kmufs_stream.trials import write_csv
+from kmufs_stream_cli.app import program
+from kmufs_stream_cli.wording import OPTIONS, as_typed
+
+LIBRARY = Path(kmufs_stream.__file__).parent
+GIVEN = re.compile(r"`(\w+(?:=[^`]*)?)`")  # `name`, `name=value`, `name=value, other=value`
+NAMED = re.compile(r"(?:^|, )(\w+)(?==|$)")
+OPTION = re.compile(r"(?<![\w-])--[a-z]")
+CONDITION = """`k` == "a" and name == 'b'"""
+WHOLE_COMMAND = re.compile(r"(kmufs-stream|dask) [^.;]*")
+
+
+@functools.cache
+def texts() -> list[tuple[str, str]]:
+    """Where a text stands in the library, and the text; docstrings and words of commands apart."""
+    return [
+        (f"{file.relative_to(LIBRARY)}:{line}", text)
+        for file in sorted(LIBRARY.rglob("*.py"))
+        for line, text in texts_in(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+
+
+def texts_in(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """The lines and texts of the strings below a node; ``{}`` stands for what is formatted."""
+    for below in ast.iter_child_nodes(node):
+        if isinstance(below, ast.JoinedStr):
+            parts = [p.value if isinstance(p, ast.Constant) else "{}" for p in below.values]
+            yield below.lineno, "".join(map(str, parts))
+            for part in below.values:
+                if isinstance(part, ast.FormattedValue):
+                    yield from texts_in(part)
+        elif isinstance(below, ast.Constant) and isinstance(below.value, str):
+            yield below.lineno, below.value
+        elif not (
+            (isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant))
+            or (isinstance(below, ast.Call) and getattr(below.func, "id", "") == "_command")
+        ):
+            yield from texts_in(below)
+
+
+def parameters() -> set[str]:
+    """Of what the library offers."""
+    offered = [getattr(kmufs_stream, name) for name in kmufs_stream.__all__]
+    taken = [thing for thing in [*offered, connected, write_csv] if callable(thing)]
+    return {name for thing in taken for name in inspect.signature(thing).parameters}
+
+
+def test_no_message_names_an_option_outside_of_a_whole_command() -> None:
+    found = [(where, text) for where, text in texts() if OPTION.search(WHOLE_COMMAND.sub("", text))]
+    assert not found
+
+
+def test_what_messages_name_are_parameters_and_options() -> None:
+    given = [(where, inside) for where, text in texts() for inside in GIVEN.findall(text)]
+    named = {name: where for where, inside in given for name in NAMED.findall(inside)}
+    assert len(named) > 40
+    context = typer.Context(program)
+    commands = [program.get_command(context, name) for name in program.list_commands(context)]
+    typed = {p.name for command in commands for p in command.params}
+    assert not {name: where for name, where in named.items() if name not in parameters()}
+    assert not {name: where for name, where in named.items() if name not in {*typed, *OPTIONS}}
+    assert {option.replace("-", "_") for option in OPTIONS.values()} <= typed
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        ("`tol` is 2.", "--tol is 2."),
+        ("Give `h=3` or less.", "Give --h 3 or less."),
+        ("Give `memory='471MB'` or more", "Give --memory 471MB or more"),
+        ("Say `overwrite=True`, or not.", "Say --overwrite, or not."),
+        ("say `checkpoint=PATH`", "say --checkpoint PATH"),
+        ("`mu0=1e-07` is above `mu_max=0.5`", "--mu0 1e-07 is above --mu-max 0.5"),
+        ("`coordinates='it is'`", "--coordinate 'it is'"),
+        (
+            "`coordinates=['a', 'b `k`', \"c's\"]`.",
+            r"""--coordinate a --coordinate 'b `k`' --coordinate 'c'"'"'s'.""",
+        ),
+        ("`sample_dims=['y', 'x']`", "--sample-dims y,x"),
+        ("`storage_options={'anon': True}`", "--storage-option anon=true"),
+        (
+            "again with `index_column='n', coordinates=['a, b', 'y=']`.",
+            "again with --index-column n --coordinate 'a, b' --coordinate y=.",
+        ),
+        ("data/`a=b c`.zarr", "data/`a=b c`.zarr"),
+        ("the factor's `k`, others' `h`", "the factor's --k, others' --h"),
+        ("`where` '`group` > 3'", "--where '`group` > 3'"),
+        (f"`where` {CONDITION!r}", f"--where {CONDITION!r}"),
+        ("another `out`", "another --out"),
+    ],
+)
+def test_parameters_are_typed_as_options(said: str, typed: str) -> None:
+    assert as_typed(said) == typed
+
+
+def test_an_argument_is_told_by_its_place() -> None:
+    assert as_typed("another `out`", "rechunk") == "another OUT"
+
+
+def test_options_are_named_as_python_has_them() -> None:
+    for wrong, name in (
+        (lambda: LanczosOptions(tol=2), "`tol` is 2."),
+        (lambda: LanczosOptions(max_passes=0), "`max_passes` is 0."),
+        (lambda: AdmmOptions(rho=0.5), "`rho` is 0.5."),
+        (lambda: AdmmOptions(mu0=2, mu_max=1.5), "`mu0=2` is above `mu_max=1.5`."),
+        (lambda: Screening(min_std=-1), "`min_std` is -1."),
+        (lambda: open_matrix(planted(30, 4), retries=-1), "`retries` is -1."),
+    ):
+        with pytest.raises(RequestError) as caught:
+            wrong()
+        assert caught.value.message == name
+
+
+def test_remedies_can_be_typed_in_python(tmp_path: Path) -> None:
+    table = write_bare(tmp_path / "data.zarr", planted(40, 6))
+    with pytest.raises(RequestError, match=r"Give `k=6` or less\."):
+        decompose(table, 7)
+    out = tmp_path / "out.zarr"
+    select(table, k=2, h=3, solver="exact", out=out)
+    with pytest.raises(
+        RequestError, match="Say `overwrite=True` to replace it, or choose another `out`"
+    ):
+        select(table, k=2, h=3, solver="exact", out=out)
+    with pytest.raises(RequestError, match=r"Give `memory='\d+MB'` or more"):
+        decompose(table, 2, memory="1MB")
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(RequestError, match="choose another `out`"):
+        convert(tmp_path / "table.csv", table)
+
+
+def test_the_estimator_says_what_it_does_not_take() -> None:
+    X = planted(40, 6)
+    with pytest.raises(RequestError) as caught:
+        KMeansUFS(3, 4).fit(X[:, :3])
+    assert caught.value.remedy == "Give `h=3` or less."
+    X[3, 2] = np.nan
+    with pytest.raises(RequestError) as caught:
+        KMeansUFS(2, 3).fit(da.from_array(X))
+    assert caught.value.remedy.endswith(
+        " KMeansUFS takes no `missing`: prepare the table so, or use kmufs_stream.select."
+    )
