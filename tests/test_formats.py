@@ -19,7 +19,7 @@ ATTRIBUTES = {
     FACTOR: "checksum excluded fingerprint k last_change method passes precision samples "
     "score_error screening settled",
     SELECTION: "ambiguous at_noise beyond_noise converged excluded_constant features fingerprint h "
-    "iterations k kept method min_nonzero min_std missing missing_values objective "
+    "iterations k kept method min_nonzero min_std missing missing_values near_copies objective "
     "optimum passes precision samples samples_dropped score_error settled solver "
     "solver_max_iter solver_mu0 solver_mu_max solver_objective solver_patience solver_rho "
     "tied_components transforms variable",

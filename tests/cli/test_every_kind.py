@@ -795,7 +795,7 @@ STORES = [
     Kind(
         "chunked along features, too large",
         bare(np.tile(X, (400, 2)), chunks=(48000, 1)),
-        ("--memory", "340MB"),
+        ("--memory", "380MB"),
         code="does_not_fit",
         remedy="kmufs-stream rechunk does",
     ),
