@@ -21,8 +21,8 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.places import absence, is_there, name_of, near, place_of
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.convertible import refuse_convertible
-from kmufs_stream.sources.matrix import BARE_DIMS, Matrix, Rows, labelled
-from kmufs_stream.sources.memory import check_columns, open_bare, open_dataarray, open_dataset
+from kmufs_stream.sources.matrix import Matrix, Rows, labelled
+from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset, open_frame
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
 from kmufs_stream.sources.stacking import Names, named
 from kmufs_stream.sources.store import open_array, open_store
@@ -216,8 +216,7 @@ def _open(
     if isinstance(data, xr.DataArray):
         return open_dataarray(data, **dims)
     if isinstance(data, pd.DataFrame):
-        check_columns(data)
-        return open_dataarray(xr.DataArray(data, dims=BARE_DIMS), **dims)
+        return open_frame(data, **dims)
     if isinstance(data, da.Array | np.ndarray):
         return open_bare(data, **dims)
     known = (

@@ -38,6 +38,7 @@ from kmufs_stream.sources.variables import VARIABLE, common_dimensions
 
 NAMED = 5  # columns
 HASHED_BYTES = 2**22  # at a time
+DATASET = "an xarray.Dataset"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class ArrayRows:
 def open_dataarray(
     array: xr.DataArray,
     dataset: xr.Dataset | None = None,
+    source: str = "an xarray.DataArray",
     /,
     *,
     sample_dims: Names = None,
@@ -70,10 +72,9 @@ def open_dataarray(
 ) -> Matrix:
     """A DataArray as a matrix; its coordinates and attributes are kept.
 
-    ``dataset`` is the one that it is a variable of.
+    ``dataset`` is the one that it is a variable of, ``source`` what people gave.
     """
     name = "data" if array.name is None else str(array.name)
-    source = "an xarray.DataArray"
     if not name or "/" in name or name.startswith((".", "zarr.json", "__")):
         raise RequestError(
             "bad_name",
@@ -143,7 +144,9 @@ def open_dataset(
         common = common_dimensions("the xarray.Dataset", shapes)
         chosen = dataset[[n for n, s in shapes.items() if s == common]]
         whole = chosen.to_dataarray(VARIABLE, name="data")
-        matrix = open_dataarray(whole, dataset, sample_dims=sample_dims, feature_dims=VARIABLE)
+        matrix = open_dataarray(
+            whole, dataset, DATASET, sample_dims=sample_dims, feature_dims=VARIABLE
+        )
         return replace(matrix, dtypes=tuple(v.dtype for v in chosen.data_vars.values()))
     dims = {n: [*map(str, v.dims)] for n, v in numeric.items() if v.ndim >= 2}
     tables = of_dimensions(dims, sample_dims, feature_dims)
@@ -163,7 +166,27 @@ def open_dataset(
             f"{did_you_mean(name, there)}Its variables are {', '.join(there) or 'none'}.",
         )
     array = dataset[name]
-    return open_dataarray(array, dataset, sample_dims=sample_dims, feature_dims=feature_dims)
+    return open_dataarray(
+        array, dataset, DATASET, sample_dims=sample_dims, feature_dims=feature_dims
+    )
+
+
+def open_frame(
+    frame: pd.DataFrame, *, sample_dims: Names = None, feature_dims: Names = None
+) -> Matrix:
+    """A pandas DataFrame as a matrix, its columns the features."""
+    check_columns(frame)
+    matrix = open_dataarray(
+        xr.DataArray(frame, dims=BARE_DIMS),
+        None,
+        "a pandas DataFrame",
+        sample_dims=sample_dims,
+        feature_dims=feature_dims,
+    )
+    dtypes = tuple(dtype for dtype in frame.dtypes if isinstance(dtype, np.dtype))
+    if matrix.transposed or len(dtypes) < frame.shape[1]:
+        return matrix
+    return replace(matrix, dtypes=dtypes)
 
 
 def check_columns(frame: pd.DataFrame) -> None:
@@ -194,7 +217,7 @@ def open_bare(
     check_table("data", kind, array.shape, array.dtype)
     dims = BARE_DIMS if array.ndim == 2 else None
     labelled = xr.DataArray(array, dims=dims, name="data")
-    return open_dataarray(labelled, sample_dims=sample_dims, feature_dims=feature_dims)
+    return open_dataarray(labelled, None, kind, sample_dims=sample_dims, feature_dims=feature_dims)
 
 
 def _inventory(variable: xr.Variable) -> list[str]:
