@@ -217,7 +217,7 @@ def _check_samples(moments: Moments, dropped: NDArray[np.int64]) -> None:
             f"`missing='drop-samples'` leaves {moments.count} of "
             f"{moments.count + len(dropped)} samples: nearly all miss a value.",
             "Leave out the features that miss most (`exclude_features`), or choose "
-            "`missing='drop-features'` or mean.",
+            "`missing='mean'` or drop-features.",
         )
     raise RequestError(
         "too_few_samples",
@@ -239,9 +239,11 @@ def _check_finite(
     first = [f"{feature_name(int(i))}: {bad[i]}" for i in index[:NAMED_AT_MOST]]
     more = f", and {len(index) - len(first)} features more" if len(index) > len(first) else ""
     kinds = ["missing (NaN)"] * bool(refused) + ["infinite"] * bool(moments.infinite.any())
+    ways = "`missing='drop-features'`, drop-samples or mean"
+    if (missing > 0)[moments.present > 0].all():  # no feature would be left
+        ways = "`missing='mean'` or drop-samples"
     remedies = {
-        "missing (NaN)": "Say `missing='drop-features'`, drop-samples or mean; features without "
-        "any value are left out anyway.",
+        "missing (NaN)": f"Say {ways}; features without any value are left out anyway.",
         "infinite": "Infinity has no mean: leave those features out (`exclude_features`), or "
         "write the values as missing.",
     }
