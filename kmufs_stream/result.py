@@ -17,7 +17,9 @@ from kmufs_stream.measures import near_copies
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.provenance import FORMAT_VERSIONS, SELECTION
 from kmufs_stream.solvers import Solution
+from kmufs_stream.solving import doubtful_sizes
 from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.doubtful import in_sample
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.streaming.plan import Plan
@@ -122,7 +124,18 @@ class Selection:
         return (
             f"<Selection: {self.h} of {self.matrix.shape[1]} features for k = {self.k} by "
             f"{self.solver}, {self.objective / self.optimum:.1%} of the optimum>"
+            + "".join(f"\nnote: {note}" for note in self.notes)
         )
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What may not be meant: a k or h that do not fit, features that describe the samples."""
+        matrix, sample = self.matrix, self.factor.sample
+        doubt = matrix.doubt
+        if doubt is None and matrix.labels is not None:
+            usable = self.factor.features.usable
+            doubt = in_sample(matrix.labels, usable, sample.index, sample.runs)
+        return tuple(note for note in (doubt, doubtful_sizes(self.k, self.h)) if note is not None)
 
     @property
     def solver_objective(self) -> float:
@@ -176,6 +189,7 @@ class Selection:
             "near_copies": self.near_copies.tolist(),
             "ambiguous": self.ambiguous.tolist(),
             "tied_components": None if tied is None else vars(tied) | {"try_k": list(tied.try_k)},
+            "notes": list(self.notes),
             "kept": self.kept.tolist(),
             "k": self.k,
             "h": self.h,

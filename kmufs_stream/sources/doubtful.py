@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,63 @@ def beside_real(
         f"{'they describe' if many else 'it describes'} the samples, say "
         f"`exclude_features={names[:SHOWN]}`{wider * (together != real)}"
     )
+
+
+def in_sample(
+    labels: Sequence[Any] | NDArray[Any],
+    features: NDArray[np.int64],
+    index: NDArray[np.int64],
+    runs: Callable[[int, NDArray[np.int64]], Iterator[NDArray[Any]]],
+) -> str | None:
+    """What is told of features that number the samples, by a run or their name, or are classes.
+
+    Parameters
+    ----------
+    labels : (p,) names of all features.
+    features : (u,) which of them to look at.
+    index : (m,) row numbers of a sample.
+    runs : reads some columns of it, so many rows at a time.
+
+    Returns None where there is nothing to tell. All rows are read of few columns only.
+    """
+    if len(index) < LEAST_ROWS:
+        return None
+    named = [_is_told_by(str(labels[i]).strip()) for i in features.tolist()]
+    first = next(runs(LEAST_ROWS, features))
+    features = features[_running(first, index[:LEAST_ROWS]) | named]
+    if not len(features):
+        return None
+    values = next(runs(len(index), features))
+    names = [
+        str(labels[i])
+        for i, column, running in zip(
+            features.tolist(), values.T, _running(values, index), strict=True
+        )
+        if running or _is_number_or_class(str(labels[i]).strip(), _known(column))
+    ]
+    if not names:
+        return None
+    return (
+        f"{_said(names)} may number the samples or tell what they are: if so, say "
+        f"`exclude_features={names[:SHOWN]}`"
+    )
+
+
+def _running(values: NDArray[Any], index: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which columns are the row numbers, counted from 0 or 1."""
+    start = values[0].astype(np.float64) - index[0]
+    same = (values == index[:, None] + start).all(axis=0)
+    return np.asarray(same & ((start == 0) | (start == 1)))
+
+
+def _is_told_by(name: str) -> bool:
+    return name.lower() in NUMBERS + CLASSES or CODES.fullmatch(name) is not None
+
+
+def _is_number_or_class(name: str, values: NDArray[Any]) -> bool:
+    """Whether the values of a column of such a name bear it out."""
+    few = name.lower() not in CLASSES or len(np.unique(values)) <= MOST_CLASSES
+    return _is_told_by(name) and few and _whole(values)
 
 
 def _among_others(whole: Sequence[int] | NDArray[np.int64], p: int) -> bool:

@@ -34,6 +34,7 @@ KEYS: dict[str, Any] = {
     "beyond_noise": int,
     "near_copies": list,
     "ambiguous": list,
+    "notes": list,
     "tied_components": (dict, type(None)),
     "solver": str,
     "method": str,

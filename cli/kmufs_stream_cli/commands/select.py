@@ -216,8 +216,6 @@ def _best(result: Selection) -> Any:
 
 
 def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    from kmufs_stream.solving import doubtful_sizes
-
     rows = [
         (
             "objective",
@@ -231,8 +229,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     ]
     if result.matrix.hint is not None:
         rows.append(("shape", as_typed(result.matrix.hint)))
-    notes = (result.matrix.doubt, doubtful_sizes(result.k, result.h))
-    rows += [("note", as_typed(note)) for note in notes if note is not None]
+    rows += [("note", as_typed(note)) for note in summary["notes"]]
     if summary["missing_values"] or summary["samples_dropped"]:
         rows.append(("missing", _missing(summary)))
     if summary["kept"]:
@@ -336,6 +333,8 @@ def _missing(summary: dict[str, Any]) -> str:
 def _ending(summary: dict[str, Any]) -> str:
     from kmufs_stream.solving import is_greedy
 
+    if summary["h"] == summary["usable"] and summary["iterations"] == 0:
+        return f"{summary['solver']}: nothing to choose, all usable features are taken"
     if summary["iterations"] == 0:
         return f"{summary['solver']}: closed form"
     if is_greedy(summary["solver"]):
