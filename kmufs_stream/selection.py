@@ -25,13 +25,21 @@ from kmufs_stream.opening import as_decomposed, open_like
 from kmufs_stream.output import check_output
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.planning import plan_for
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Noticed, Progress
 from kmufs_stream.provenance import origin
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
 from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
 from kmufs_stream.solvers import feature_scores, ranking
-from kmufs_stream.solving import SOLVERS, AdmmOptions, check_h, check_solver, solve, stage_of
+from kmufs_stream.solving import (
+    SOLVERS,
+    AdmmOptions,
+    check_h,
+    check_solver,
+    foretold,
+    solve,
+    stage_of,
+)
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
@@ -224,6 +232,8 @@ def _choose(
 ) -> Selection:
     """What a solver chooses by a factor, with the ``wanted`` features in it; not yet written."""
     check_h(h, len(factor.features.usable), "usable features")
+    if (note := foretold([solver], len(factor.components), [h], options.max_iter)) is not None:
+        progress(Noticed(note))
     progress(stage_of(solver, h))
     solution = solve(factor, k, h, solver, options, progress)
     scores = feature_scores(factor.components, factor.eigenvalues, k)

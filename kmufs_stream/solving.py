@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +29,9 @@ from kmufs_stream.solvers import (
 )
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.solution import Watcher
+
+USUAL_STEPS = 300  # of the ADMM until its choice is stable: 295 to 348 on 5,000 x 800 counts
+LONG = 6e11  # operations, a minute or so; an SVD's are slow, and stand for several each
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ class Given:
 
 def _admm(given: Given) -> Solution:
     h, tie, options = given.h, given.factor.tie, vars(given.options)
+    if h == len(given.components):  # nothing is left to choose
+        return _exact(given)
     try:
         with blas.cores_for(len(given.components) * h**2):
             return admm(
@@ -255,6 +260,23 @@ def check_solver(solver: str) -> None:
             if "," not in solver
             else f"Choose one of {', '.join(SOLVERS)}; kmufs-stream sweep takes several.",
         )
+
+
+def foretold(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -> str | None:
+    """What is told before solvers choose each of these numbers of features, of p: it may take long.
+
+    Of the sizes alone: when it is told does not hang on the machine, or on what else it does.
+    """
+    chosen = [h for h in hs if h < p]
+    steps = min(USUAL_STEPS, max_iter)
+    if "admm" not in solvers or steps * sum(4 * p * h**2 + 60 * h**3 for h in chosen) < LONG:
+        return None
+    many = f"{len(chosen):,} trials of " if len(chosen) > 1 else ""
+    return (
+        f"the solver admm may take minutes: {many}some {steps:,} steps, {max_iter:,} at most, "
+        f"whose work grows with {p:,} features and with the cube of h, {max(chosen):,}; the solver "
+        "exact has the model's optimum at once, and consensus usually finds clusters better"
+    )
 
 
 def doubtful_sizes(k: int, h: int) -> str | None:

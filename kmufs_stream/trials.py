@@ -27,14 +27,14 @@ from kmufs_stream.measures import mean_correlation
 from kmufs_stream.noise import beyond_noise
 from kmufs_stream.output import check_file
 from kmufs_stream.places import place_of
-from kmufs_stream.progress import SILENT, Progress
+from kmufs_stream.progress import SILENT, Noticed, Progress
 from kmufs_stream.proposal import Proposal, propose
 from kmufs_stream.provenance import origin
 from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
 from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores
-from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve, stage_of
+from kmufs_stream.solving import AdmmOptions, check_h, check_solver, foretold, solve, stage_of
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.streaming.memory import peak_memory
 from kmufs_stream.structure import MOST_CLUSTERS, KSuggestion, cluster_structure, knee, suggest_k
@@ -244,6 +244,8 @@ def sweep(
         check_h(number, usable, "usable features")
     options = options or AdmmOptions()
     each = len(solvers) * len(hs)
+    if (note := foretold(solvers, usable, hs * len(ks), options.max_iter)) is not None:
+        progress(Noticed(note))
     with blas.all_cores():
         trials = tuple(
             trial
