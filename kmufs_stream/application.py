@@ -21,6 +21,7 @@ from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.provenance import APPLICATION, FORMAT_VERSIONS, origin
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.stored import read_selection
 from kmufs_stream.streaming.memory import peak_memory
@@ -84,6 +85,7 @@ class Application:
         }
 
 
+@placing_options
 def apply(
     result: PlaceLike,
     data: Any,

@@ -30,6 +30,7 @@ from kmufs_stream.planning import plan_for, problem_of
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
 from kmufs_stream.provenance import origin
 from kmufs_stream.reader import Reader, tell_plan
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.routes import ROUTES, LanczosOptions
 from kmufs_stream.screening import Screening, Standardised
 from kmufs_stream.sources import Matrix, open_matrix
@@ -45,6 +46,7 @@ from kmufs_stream.streaming.sparse import CANCELS, sparse_scaling
 CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
 
 
+@placing_options
 def decompose(
     data: Any,
     k: int,

@@ -26,6 +26,7 @@ from kmufs_stream.opening import open_like
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.planning import table_of
 from kmufs_stream.progress import SILENT, Noticed, Progress
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.routes.gram import correlation_matrix
 from kmufs_stream.screening import Screening, Standardised, standardise
 from kmufs_stream.sources import Matrix
@@ -178,6 +179,7 @@ class Evaluation:
         }
 
 
+@placing_options
 def evaluate(
     result: PlaceLike,
     *,

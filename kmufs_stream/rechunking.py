@@ -22,6 +22,7 @@ from kmufs_stream.output import check_output, filled, new_output, new_zarr
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.progress import SILENT, Advanced, Noticed, Progress, Started
 from kmufs_stream.provenance import origin
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.memory import available_memory, peak_memory, size
@@ -100,6 +101,7 @@ class Rechunking:
         }
 
 
+@placing_options
 def rechunk(
     data: Any,
     out: PlaceLike,

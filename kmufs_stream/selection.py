@@ -27,6 +27,7 @@ from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.planning import plan_for
 from kmufs_stream.progress import SILENT, Noticed, Progress
 from kmufs_stream.provenance import origin
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
 from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
@@ -52,6 +53,7 @@ from kmufs_stream.subset import write_result
 RELATED = 500  # of the selected features, the best, whose correlations are kept
 
 
+@placing_options
 def select(
     data: Any,
     k: int,
@@ -283,6 +285,7 @@ def _choose(
     )
 
 
+@placing_options
 def plan_selection(
     data: Any,
     k: int,

@@ -30,6 +30,7 @@ from kmufs_stream.places import place_of
 from kmufs_stream.progress import SILENT, Noticed, Progress
 from kmufs_stream.proposal import Proposal, propose
 from kmufs_stream.provenance import origin
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.screening import Screening
 from kmufs_stream.selection import plan_selection
@@ -139,6 +140,7 @@ class Sweep:
         }
 
 
+@placing_options
 def sweep(
     data: Any,
     k: int | Sequence[int] | None = None,

@@ -25,6 +25,7 @@ from kmufs_stream.planning import plan_for
 from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.provenance import origin
 from kmufs_stream.reader import Reader, tell_plan
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.routes import LanczosOptions
 from kmufs_stream.routes.gram import gram_kernel, leading_of_gram, state_of
 from kmufs_stream.screening import (
@@ -47,6 +48,7 @@ from kmufs_stream.streaming.sizing import Demand
 UNKNOWN = "data that are not recorded"
 
 
+@placing_options
 def update(
     factor: Factor | PlaceLike,
     data: Any,

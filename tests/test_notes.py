@@ -1,0 +1,189 @@
+"""What is told beside a result: what may not be meant, what takes long, where options go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from helpers import planted
+
+from kmufs_stream import (
+    AdmmOptions,
+    Noticed,
+    RequestError,
+    Screening,
+    decompose,
+    open_matrix,
+    plan_selection,
+    select,
+    sweep,
+)
+from kmufs_stream.solving import foretold
+
+N = 300
+X = planted(N, 6)
+NAMES = [f"v{i}" for i in range(6)]
+
+
+def told(columns: dict[str, Any]) -> tuple[str, ...]:
+    """The notes on these columns beside others, as one table of float64."""
+    frame = pd.DataFrame(X, columns=NAMES).assign(**columns).astype(np.float64)
+    table = xr.DataArray(frame, dims=("sample", "feature"), name="data")
+    return select(table, 3, 3, solver="exact").notes
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("class", np.arange(N) % 3),
+        ("customer_id", np.random.default_rng(0).permutation(N) + 100_000),
+        ("anything", np.arange(N)),
+        ("from one", np.arange(N) + 1),
+        ("label", np.where(np.arange(N) % 7, np.arange(N) % 3, np.nan)),
+    ],
+)
+def test_a_table_of_one_dtype_tells_what_may_describe_its_samples(
+    name: str, values: np.ndarray
+) -> None:
+    frame = pd.DataFrame(X, columns=NAMES).assign(**{name: values})
+    table = xr.DataArray(frame, dims=("sample", "feature"), name="data")
+    filled = Screening("mean")
+    chosen = select(table, 3, 3, solver="exact", screening=filled)
+    assert chosen.notes == (
+        f"{name!r} may number the samples or tell what they are: if so, say "
+        f"`exclude_features=[{name!r}]`",
+    )
+    assert chosen.summary()["notes"] == [*chosen.notes]
+    assert chosen.notes[0] in repr(chosen)
+    without = open_matrix(table, exclude_features=name)
+    assert select(without, 3, 3, solver="exact").notes == ()
+    factor = decompose(table, 3, screening=filled)
+    assert select(table, 3, 3, factor=factor).notes == chosen.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("class", X[:, 0] / 3),  # real numbers
+        ("class", np.arange(N)[::-1] * 2),  # more values than classes
+        ("customer_id", X[:, 0] / 3),
+        ("anything", np.arange(N) % 3),
+        ("anything", np.arange(N) + 2),
+    ],
+)
+def test_other_columns_are_not_told(name: str, values: np.ndarray) -> None:
+    assert told({name: values}) == ()
+
+
+def test_a_frame_tells_columns_of_other_dtypes() -> None:
+    frame = pd.DataFrame(X, columns=NAMES).assign(mode=np.arange(N) % 3)
+    (note,) = select(frame, 3, 3, solver="exact").notes
+    assert note.startswith("'mode' holds whole numbers, unlike the other features")
+    assert open_matrix(frame, sample_dims="feature").doubt is None  # columns are samples then
+
+
+def test_sizes_that_do_not_fit_are_noted() -> None:
+    (note,) = select(X, 5, 2, solver="exact").notes
+    assert "`h=4` or more" in note
+    assert select(X, 3, 2, solver="exact").notes == ()
+
+
+def test_the_source_is_what_was_given() -> None:
+    table = xr.DataArray(X, dims=("a", "b"), name="x")
+    for data, source in (
+        (X, "a NumPy array"),
+        (table.chunk().data, "a Dask array"),
+        (pd.DataFrame(X), "a pandas DataFrame"),
+        (table, "an xarray.DataArray"),
+        (table.to_dataset(), "an xarray.Dataset"),
+    ):
+        assert open_matrix(data).source == source
+    with pytest.raises(RequestError, match="in a NumPy array"):
+        open_matrix(np.zeros(3))
+
+
+def test_a_long_solve_is_foretold() -> None:
+    said = foretold(["admm"], 800, [600], 3000)
+    assert said is not None
+    assert "some 300 steps, 3,000 at most" in said
+    assert "exact" in said
+    assert "consensus" in said
+    assert foretold(["admm"], 800, [100], 3000) is None
+    assert foretold(["admm"], 800, [600], 10) is None  # few steps are asked for
+    assert foretold(["consensus", "exact"], 800, [600], 3000) is None
+    assert foretold(["admm"], 800, [800], 3000) is None  # nothing is left to choose
+    many = foretold(["exact", "admm"], 800, [100, 200] * 20, 3000)
+    assert many is not None
+    assert "40 trials" in many
+
+
+def test_it_is_foretold_once_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kmufs_stream.solving.LONG", 1.0)
+    for run in (
+        lambda tell: select(X, 3, 2, options=AdmmOptions(max_iter=5), progress=tell),
+        lambda tell: sweep(X, [2, 3], [2, 3], options=AdmmOptions(max_iter=5), progress=tell),
+    ):
+        events: list[Any] = []
+        run(events.append)
+        notes = [i for i, event in enumerate(events) if isinstance(event, Noticed)]
+        assert len(notes) == 1
+        assert "admm" in events[notes[0]].text
+        iterations = [i for i, e in enumerate(events) if getattr(e, "unit", "") == "iterations"]
+        assert notes[0] < min(iterations)
+
+
+def test_all_features_need_no_iterations() -> None:
+    chosen = select(X, 3, 6)
+    assert chosen.selected.tolist() == [*range(6)]
+    assert (chosen.solution.iterations, chosen.solution.converged) == (0, True)
+    assert chosen.objective == pytest.approx(chosen.optimum, rel=1e-14)
+
+
+def test_remedies_say_where_options_of_opening_go(tmp_path: Path) -> None:
+    store = tmp_path / "weather.zarr"
+    cube = X.reshape(N, 2, 3)
+    xr.Dataset(
+        {"t2m": (("time", "lat", "lon"), cube), "mask": (("lat", "lon"), np.ones((2, 3)))}
+    ).to_zarr(store, consolidated=False)
+    for run in (
+        lambda data: select(data, 3, 2),
+        lambda data: plan_selection(data, 3, 2),
+        lambda data: decompose(data, 3),
+        lambda data: sweep(data, 3, 2),
+    ):
+        with pytest.raises(RequestError) as caught:
+            run(store)
+        assert caught.value.remedy.endswith(
+            " In Python give `open_matrix(data, variable='t2m', sample_dims='time')` in place of "
+            "the data."
+        )
+    with pytest.raises(RequestError) as caught:
+        open_matrix(store)  # takes them itself
+    assert "In Python" not in caught.value.remedy
+
+
+def test_remedies_say_where_screening_goes() -> None:
+    gaps = X.copy()
+    gaps[3, 2] = np.nan
+    with pytest.raises(RequestError) as caught:
+        select(gaps, 3, 2)
+    assert caught.value.remedy.endswith(
+        " In Python give `screening=Screening(missing='drop-features')`."
+    )
+    with pytest.raises(RequestError) as caught:
+        select(open_matrix(gaps), 3, 2)  # as the command line does
+    assert "In Python" not in caught.value.remedy
+
+
+def test_features_that_all_miss_values_are_not_to_be_dropped() -> None:
+    gaps = X.copy()
+    gaps[3] = np.nan
+    with pytest.raises(RequestError) as caught:
+        select(gaps, 3, 2)
+    assert caught.value.remedy.startswith("Say `missing='mean'` or drop-samples;")
+    assert "drop-features" not in caught.value.remedy
+    assert select(gaps, 3, 2, screening=Screening("drop-samples")).factor.features.samples == N - 1
