@@ -63,7 +63,8 @@ class Conversion:
         Values, and the samples and features that miss some, features without any value; None where
         they were not looked at (NetCDF, 10x).
     tables : dict of str to dict
-        Of NetCDF: the variables that may be the table, with the sizes of their dimensions.
+        Of NetCDF: the variables that may be the table, the likeliest first, with the sizes of their
+        dimensions.
     notes : tuple of str
         A line each, of what may not be as the table's owner thinks: columns that are features and
         look as if they described samples, or are none, or share a name; how text was read.

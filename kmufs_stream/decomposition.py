@@ -211,7 +211,7 @@ def compute_factor(
     _check_samples(matrix)
     n, began = matrix.shape[0], time.perf_counter()
     tell_plan(plan, progress)
-    progress(Started("probing"))
+    progress(Started("probe"))
     route, problem = ROUTES[plan.method], problem_of(matrix, k, lanczos_options, screening, h)
     probe = read_probe(matrix)
     belongs = fingerprint(matrix, probe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,10 @@ from kmufs_stream.provenance import APPLICATION, FACTOR, SELECTION
 from kmufs_stream.sources.convertible import is_mixed, kind_of, said_inside
 from kmufs_stream.sources.hdf5 import is_hdf5
 from kmufs_stream.streaming.checkpoint import IDENTITY
+
+SWEPT = ("k", "h", "solver", "objective", "optimum", "explained", "mean_correlation", "converged")
+"""Columns that what ``sweep --csv`` writes has at least."""
+LONGEST = 10_000  # letters of its first line, of which the rest is not looked at
 
 
 def recognised(place: Place) -> tuple[str, str]:
@@ -50,6 +55,8 @@ def recognised(place: Place) -> tuple[str, str]:
         and (is_mixed(str(place)) or kind_of(str(place)) is None)
     ):
         return "a folder, and no store", said_inside(place)
+    if isinstance(place, Path) and _is_sweep(place):
+        return "trials, which sweep wrote", _command("report", name, "shows them")
     if isinstance(place, Path) and kind_of(str(place)) is not None:
         return "a file of another format", _command("convert", name, "makes data of it")
     return "nothing that kmufs-stream reads", "Look for a slip in the path."
@@ -61,6 +68,16 @@ def stored_attributes(place: Place) -> Mapping[str, Any] | None:
         return dict(zarr.open(zarr_root(place), mode="r").attrs)
     except Exception:  # whatever it is, it is no Zarr store
         return None
+
+
+def _is_sweep(place: Path) -> bool:
+    """Whether sweep wrote it by --csv, or printed it by --json, as its first line tells."""
+    try:
+        with place.open(encoding="utf-8") as file:
+            first = file.readline(LONGEST)
+    except (OSError, ValueError):
+        return False
+    return first.startswith('{"trials":') or set(SWEPT) <= set(next(csv.reader([first]), []))
 
 
 def _command(command: str, name: str, does: str, *more: str) -> str:

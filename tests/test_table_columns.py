@@ -603,7 +603,7 @@ def test_features_that_look_as_if_they_described_samples_are_told(
     assert note.startswith(
         "'n', 'Index', 'label', 'Y' may number the samples or tell what they are"
     )
-    asked_for = "`index_column='n', coordinates=['Index', 'label', 'Y']`"
+    asked_for = "`index_column='n', coordinates=['Index', 'label', 'Y'], overwrite=True`"
     assert f"convert again with {asked_for}, or say `exclude_features`" in note
     assert done.summary()["notes"] == [note]
     asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
@@ -614,11 +614,11 @@ def test_features_that_look_as_if_they_described_samples_are_told(
 @pytest.mark.parametrize(
     ("column", "parameter"),
     [
-        ({"number": np.arange(N)[::-1] * 3 + 1000}, "`index_column='number'`"),
-        ({"plate": np.arange(N) % 8 + 1}, "`coordinates=['plate']`"),
-        ({"dayOf": [None, *np.arange(N - 1) % 8]}, "`coordinates=['dayOf']`"),
-        ({"species_code": np.arange(N) % 30 * 2}, "`coordinates=['species_code']`"),
-        ({"batchId": np.arange(N) % 30 * 2}, "`coordinates=['batchId']`"),
+        ({"number": np.arange(N)[::-1] * 3 + 1000}, "index_column='number'"),
+        ({"plate": np.arange(N) % 8 + 1}, "coordinates=['plate']"),
+        ({"dayOf": [None, *np.arange(N - 1) % 8]}, "coordinates=['dayOf']"),
+        ({"species_code": np.arange(N) % 30 * 2}, "coordinates=['species_code']"),
+        ({"batchId": np.arange(N) % 30 * 2}, "coordinates=['batchId']"),
         ({"height": np.arange(N) % 30 * 2}, None),
         ({"valid": X[:, 0], "flat": np.ones(N)}, None),
     ],
@@ -629,7 +629,7 @@ def test_whole_numbers_among_real_ones_are_told(
     done, _ = turned(written(tmp_path, "csv", frame(**column)))
     assert len(done.notes) == (parameter is not None)
     if parameter is not None:
-        assert f"convert again with {parameter}, or say" in done.notes[0]
+        assert f"convert again with `{parameter}, overwrite=True`, or say" in done.notes[0]
 
 
 def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
@@ -654,7 +654,7 @@ def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
     select(tmp_path / "out.zarr", 3, 3, keep="group", out=tmp_path / "with.zarr")
     with pytest.raises(RequestError, match="'group' is one of the features") as caught:
         evaluate(tmp_path / "with.zarr", labels="group")
-    assert "`coordinates='group'`" in caught.value.remedy
+    assert "`coordinates='group', overwrite=True`" in caught.value.remedy
 
 
 def test_a_class_among_variables_is_told(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     ),
     report: (
         "report data.selected.zarr",
-        "report a.selected.zarr b.selected.zarr sweep.csv --out report.html --png figures",
+        "report a.selected.zarr b.selected.zarr sweep.csv --png figures",
     ),
     info: ("info data.selected.zarr", "info data.factor.zarr"),
     apply: ("apply data.selected.zarr new.zarr",),

@@ -15,7 +15,7 @@ import typer
 from kmufs_stream.errors import KmufsError, did_you_mean
 from kmufs_stream_cli.interrupt import Interrupted
 from kmufs_stream_cli.typed import shell_line
-from kmufs_stream_cli.wording import as_typed
+from kmufs_stream_cli.wording import ARGUMENTS, as_typed
 
 # The base of all usage errors: of click, or of the copy of click inside newer versions of Typer.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -104,6 +104,8 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
         message = f"No such option: {unknown}."
         meant = did_you_mean(MEANT.get(unknown, unknown).lstrip("-"), known)  # dashes are alike
         remedy = meant.replace("'", "'--", 1) + remedy
+        if named[-1] in ARGUMENTS and MEANT.get(unknown, unknown) == "--out":
+            remedy = _out_as_argument(command, unknown)
     elif message.startswith("Missing") and option in SUGGESTED:
         data = next((word for word in command[2:3] if not word.startswith("-")), "DATA")
         proposed = shell_line([command[0], "sweep", data, "--suggest-k", "--suggest-h"])
@@ -114,6 +116,17 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
         what = shell_line([command[0], "select", *command[1:]])
         remedy = f"A command comes first, as in: {what}"
     return Failure("usage", message, remedy, 2)
+
+
+def _out_as_argument(command: Sequence[str], option: str) -> str:
+    """How to type OUT, which was given as an option."""
+    words = [part for w in command for part in w.split("=", w.startswith(f"{option}="))]
+    at = words.index(option)
+    out = [*words[at + 1 : at + 2]] or ["OUT"]
+    words = [*words[:at], *words[at + 2 :]]
+    words += ["DATA"] * (len(words) == 2)
+    at = 3 if len(words) > 2 and not words[2].startswith("-") else len(words)
+    return f"OUT is the second argument. Type: {shell_line([*words[:at], *out, *words[at:]])}"
 
 
 def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
 from pathlib import Path
 
 from kmufs_stream.errors import RequestError
 
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".zst")
+ENDINGS = {  # what a command adds to the name of what it is given
+    "apply": ".selected.zarr",
+    "convert": ".zarr",
+    "decompose": ".factor.zarr",
+    "rechunk": ".rechunked.zarr",
+    "report": ".report.html",
+    "select": ".selected.zarr",
+}
 
 
 def lasting(place: str | None) -> str | None:
@@ -20,9 +29,16 @@ def lasting(place: str | None) -> str | None:
     return place
 
 
-def default_output(data: str, ending: str) -> str:
+def default_output(command: str, data: str) -> str:
     """Beside the user, not beside the data, which may lie where nothing can be written."""
     name = Path(data if "://" in data else data.partition("::")[0]).resolve().name
     for packed in PACKED:
         name = name.removesuffix(packed)
-    return f"{Path(name).stem}.{ending}"
+    return Path(name).stem + ENDINGS[command]
+
+
+def free(place: str) -> str:
+    """The first of a.zarr, a-2.zarr, a-3.zarr, ... that is not there."""
+    path = Path(place)
+    numbered = (f"{path.stem}-{i}{path.suffix}" for i in count(2))
+    return next(name for name in chain([place], numbered) if not Path(name).exists())

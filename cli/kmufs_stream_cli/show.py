@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from kmufs_stream.errors import counted
+from kmufs_stream_cli import outputs
 from kmufs_stream_cli.typed import shell_line
+from kmufs_stream_cli.wording import ARGUMENTS
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor
@@ -23,6 +25,7 @@ BREAKING = ("Cc", "Zl", "Zp")  # control characters, separators of lines and par
 NAMED = 5  # of a list of features
 PLACES = ("output", "anndata")  # facts that are copied
 LEAST = 30  # letters of a line of a fact
+WIDE = 10_000  # letters of a line, where nobody wraps any
 
 
 def as_json(document: Mapping[str, Any]) -> None:
@@ -31,8 +34,11 @@ def as_json(document: Mapping[str, Any]) -> None:
 
 
 def console() -> Console:
-    """Stdout, with nothing in labels and paths taken for markup."""
-    return Console(markup=False, highlight=False, emoji=False)
+    """Stdout, with nothing in labels and paths taken for markup, nor cut off a terminal."""
+    made = Console(markup=False, highlight=False, emoji=False)
+    if not made.is_terminal:
+        made.width = WIDE
+    return made
 
 
 def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
@@ -63,14 +69,21 @@ def line(out: Console, text: str = "", style: str | None = None) -> None:
     out.print(escaped(text), style=style, soft_wrap=True)
 
 
-def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:
+def table(out: Console, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> None:
     """A plain table; ``columns`` are names and whether they hold numbers."""
     made = Table(box=None, pad_edge=True, header_style="bold")
     for name, numeric in columns:
-        made.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        made.add_column(name, justify=justify, no_wrap=numeric, overflow="fold")
     for row in rows:
         made.add_row(*map(escaped, row))
-    return made
+    if out.is_terminal:
+        out.print(made)
+        return
+    with out.capture() as drawn:
+        out.print(made)
+    for text in drawn.get().splitlines():
+        line(out, text.rstrip())
 
 
 def escaped(text: str) -> str:
@@ -173,9 +186,19 @@ def names(factor: Factor) -> dict[int, str]:
     return {int(i): factor.labels[i] for i in first}
 
 
-def command(name: str, data: str, /, **options: object) -> str:
-    """A command as it is typed in a shell, without the options that were not given."""
-    words = ["kmufs-stream", name, data]
+def command(name: str, data: str | list[str], /, **options: object) -> str:
+    """A command as it is typed in a shell, without the options that were not given.
+
+    Where what it would write is there already, it writes elsewhere.
+    """
+    words = ["kmufs-stream", name, *([data] if isinstance(data, str) else data)]
+    if name in outputs.ENDINGS and isinstance(data, str):
+        usual = outputs.default_output(name, data)
+        out = outputs.free(usual)
+        if out != usual and name in ARGUMENTS:
+            words.append(out)
+        elif out != usual:
+            options = {**options, "out": out}
     for option, value in options.items():
         for each in value if isinstance(value, list) else [value]:
             if each is not None and each is not False:

@@ -13,7 +13,7 @@ QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 PARAMETER = re.compile(rf"(?<!\w)(?:{QUOTED})|`(\w+)(=(?:{QUOTED}|[^`'\"])*)?`")
 OPTIONS = {"coordinates": "coordinate", "path": "csv", "storage_options": "storage-option"}
 TOGETHER = ("sample_dims", "feature_dims")  # names of one option, parted by commas
-ARGUMENTS = (("convert", "out"), ("rechunk", "out"))  # of these commands
+ARGUMENTS = ("convert", "rechunk")  # of these `out` is an argument
 
 
 def as_typed(text: str, command: str = "") -> str:
@@ -25,8 +25,8 @@ def _typed(found: re.Match[str], command: str) -> str:
     name, values = found.groups()
     if name is None:
         return found[0]
-    if (command, name) in ARGUMENTS:
-        return str(name).upper()
+    if name == "out" and command in ARGUMENTS:
+        return "OUT"
     if values is None:
         return _option(name)
     try:

@@ -7,6 +7,7 @@ draws it, ``images`` makes SVG and PNG of that, ``page`` puts it together.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,6 +20,9 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.output import check_file, new_output
 from kmufs_stream.places import PlaceLike, place_of
+from kmufs_stream.progress import SILENT, Progress, Started
+from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.version import __version__
 
 NEEDED = ("matplotlib", "jinja2")
 OTHER_IMAGES = (".bmp", ".eps", ".gif", ".jpeg", ".jpg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
@@ -36,12 +40,15 @@ class Report:
         The PNG files, in the order of the page.
     results, sweeps : int
         How many of each it shows.
+    seconds : float
+        Wall-clock seconds.
     """
 
     output: Path
     images: tuple[Path, ...]
     results: int
     sweeps: int
+    seconds: float
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types."""
@@ -51,6 +58,9 @@ class Report:
             "images": [str(image) for image in self.images],
             "results": self.results,
             "sweeps": self.sweeps,
+            "seconds": {"total": self.seconds},
+            "peak_rss_bytes": peak_memory(),
+            "version": __version__,
         }
 
 
@@ -67,6 +77,7 @@ def report(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     command: str | None = None,
+    progress: Progress = SILENT,
 ) -> Report:
     """Write a page that shows selections and sweeps, and compares what are several.
 
@@ -85,6 +96,8 @@ def report(
         For fsspec, where results lie in an object store.
     command : str, optional
         The command line that asks for this, to be shown.
+    progress : callable, optional
+        Called with events of :mod:`kmufs_stream.progress`.
 
     Returns
     -------
@@ -102,6 +115,7 @@ def report(
     -----
     At most 2000 rows of each result are read, whatever it holds.
     """
+    began = time.perf_counter()
     if missing := lacking():
         raise missing_library("A report", *missing)
     several = [results] if isinstance(results, str | os.PathLike | UPath | Store) else results
@@ -127,8 +141,12 @@ def report(
     from kmufs_stream.reporting.content import read_all
     from kmufs_stream.reporting.page import assemble
 
+    progress(Started("reading"))
     whole = assemble(read_all(places))
-    files: dict[Path, bytes] = {page_file: whole.html(command).encode()}
+    progress(Started("drawing", total=len(whole.pictures), unit="figures"))
+    files: dict[Path, bytes] = {page_file: whole.html(command, progress).encode()}
+    if image_file is not None:
+        progress(Started("drawing images"))
     if image_file is not None and single:
         files[image_file] = images.as_png(whole.groups)
     elif image_file is not None:
@@ -141,4 +159,5 @@ def report(
     for file, content in files.items():
         with new_output(file, overwrite=overwrite) as partial:
             partial.write_bytes(content)
-    return Report(page_file, tuple(list(files)[1:]), len(whole.results), len(whole.sweeps))
+    seconds = time.perf_counter() - began
+    return Report(page_file, tuple(list(files)[1:]), len(whole.results), len(whole.sweeps), seconds)

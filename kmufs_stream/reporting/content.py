@@ -20,6 +20,7 @@ from kmufs_stream.factor import orient_columns
 from kmufs_stream.measures import COPIES, effective_rank, mean_correlation
 from kmufs_stream.noise import noise_edge
 from kmufs_stream.places import Place, name_of, zarr_root
+from kmufs_stream.recognition import SWEPT
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, plain
@@ -35,7 +36,6 @@ VALUES = 2**22  # numbers that these hold, at most
 MAPPED = 150  # features in a redundancy map, at most
 STARTS = 4  # of K-means on the rows looked at
 TABLES = (".csv", ".json")
-COLUMNS = ("k", "h", "solver", "objective", "optimum", "explained", "mean_correlation", "converged")
 
 
 @dataclass(frozen=True)
@@ -264,10 +264,10 @@ def _trials(place: Path, name: str) -> Trials:
             table = pd.read_csv(place)
         else:
             table = pd.DataFrame(json.loads(place.read_text(encoding="utf-8"))["trials"])
-        lacking = [column for column in COLUMNS if column not in table]
+        lacking = [column for column in SWEPT if column not in table]
         if lacking:
             raise ValueError(f"it has no column {lacking[0]}")
-        table = table[list(COLUMNS)]
+        table = table[list(SWEPT)]
         table = table.astype(
             {"k": int, "h": int, "converged": bool, "solver": str}
             | dict.fromkeys(("objective", "optimum", "explained", "mean_correlation"), float)

@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
+from kmufs_stream.progress import Advanced, Progress
 from kmufs_stream.provenance import TRUTHS, in_words, named
 from kmufs_stream.reporting import figures, images
 from kmufs_stream.reporting.content import Overlap, Result, Trials, overlap
@@ -58,19 +59,20 @@ class Page:
         every = [(heading, picture) for heading, group in self.groups for picture in group]
         return [(f"{i:02d}-{p.slug}", heading, p) for i, (heading, p) in enumerate(every, 1)]
 
-    def html(self, command: str | None) -> str:
+    def html(self, command: str | None, progress: Progress) -> str:
         """The page as one document without outside references."""
         names = {id(picture): name for name, _, picture in self.pictures}
 
+        def drawn(picture: Picture) -> str | None:
+            svg = None
+            if picture.draw is not None:
+                svg = images.as_svg(picture, f"f{names[id(picture)]}")
+            progress(Advanced(1))
+            return svg
+
         def shown(pictures: list[Picture]) -> list[dict[str, Any]]:
             return [
-                {
-                    "picture": picture,
-                    "name": names[id(picture)],
-                    "svg": images.as_svg(picture, f"f{names[id(picture)]}")
-                    if picture.draw is not None
-                    else None,
-                }
+                {"picture": picture, "name": names[id(picture)], "svg": drawn(picture)}
                 for picture in pictures
             ]
 

@@ -85,7 +85,8 @@ def refuse_convertible(path: str) -> None:
     command = ["kmufs-stream", "convert", path, *[f"{stem}.converted.zarr"] * there]
     remedy = f"First type: {shlex.join(command)}"
     if there:
-        remedy = f"If {stem}.zarr, which is here, was made of it, give that. Else: {remedy}"
+        made = f"If {stem}.zarr, which is here, was made of it, give that."
+        remedy = f"{made} Else first type: {shlex.join(command)}"
     if kind in ("csv", "parquet"):
         columns = "Columns of numbers that are no features: `index_column`, `coordinates=NAME`."
         remedy = f"{columns} {remedy}"

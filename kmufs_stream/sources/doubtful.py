@@ -100,7 +100,8 @@ class Doubtful:
         became = "features" if len(found) > 1 else "a feature"
         return [
             f"{_said(names)} may number the samples or tell what they are, and became {became}: "
-            f"if so, convert again with `{', '.join(asked)}`, or say `exclude_features` to select."
+            f"if so, convert again with `{', '.join([*asked, 'overwrite=True'])}`, or say "
+            "`exclude_features` to select."
         ]
 
 

@@ -30,7 +30,7 @@ def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
             f"{name!r} is one of the features that {source} chose: clusters found by the classes "
             "themselves agree with them, and that tells nothing.",
             f"Select again with `exclude_features={name!r}`, then give the data as `data`; if they "
-            f"were converted, convert again with `coordinates={name!r}`.",
+            f"were converted, convert again with `coordinates={name!r}, overwrite=True`.",
         )
 
 
@@ -83,23 +83,24 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
     return codes, len(known)
 
 
-def likely_classes(matrix: Matrix) -> list[str]:
+def likely_classes(matrix: Matrix, k: int) -> list[str]:
     """Coordinates of the samples that look like their classes: text or integers of few values.
 
-    Those of text first. Judged by some runs of rows, evenly spread: 2 to 50 values, each twice on
-    average.
+    Those of about k values first, of these text. Judged by some runs of rows, evenly spread: 2 to
+    50 values, each twice on average.
     """
     n = matrix.shape[0]
     starts = np.unique(np.linspace(0, max(n - RUN_ROWS, 0), RUNS).astype(int))
-    found: list[tuple[bool, str]] = []
+    found: list[tuple[int, bool, str]] = []
     for name, labels in along_samples(replace(matrix, beside=xr.Dataset())).items():
         if labels.dtype.kind not in "OTUSbiu":
             continue
         with coordinates_read(matrix.source):
             seen = np.concatenate([labels[a : a + RUN_ROWS].values for a in starts.tolist()])
-        if 2 <= len(pd.unique(seen)) <= min(FEW, len(seen) // 2):
-            found.append((labels.dtype.kind in "biu", name))
-    return [name for _, name in sorted(found)]
+        values = len(pd.unique(seen))
+        if 2 <= values <= min(FEW, len(seen) // 2):
+            found.append((abs(values - k), labels.dtype.kind in "biu", name))
+    return [name for *_, name in sorted(found)]
 
 
 def along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:

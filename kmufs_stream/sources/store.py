@@ -132,13 +132,18 @@ def _open(
 
 
 def tables_in(place: Place) -> dict[str, dict[str, int]]:
-    """The variables of a dataset that may be the table, with the sizes of their dimensions."""
+    """The variables of a dataset that may be the table, with the sizes of their dimensions.
+
+    The likeliest first.
+    """
     group = zarr.open_group(zarr_root(place), mode="r")
     datasets = open_datasets(group)
     found = _candidates(dict(sorted(group.arrays())), datasets, None, None)
     return {
-        name: dict(zip(dimension_names(array, datasets) or (), array.shape, strict=True))
-        for name, array in found.items()
+        name: dict(
+            zip(dimension_names(found[name], datasets) or (), found[name].shape, strict=True)
+        )
+        for name in sorted(found, key=lambda name: _likelihood(found[name]), reverse=True)
     }
 
 
@@ -294,12 +299,17 @@ def _choose(
 def _likeliest(
     tables: dict[str, zarr.Array[Any]], datasets: list[xr.Dataset], *, guessed: bool
 ) -> str:
-    """What to type for the largest table, of real numbers if any is; ``guessed`` as of Matrix."""
-    name = max(tables, key=lambda n: (tables[n].dtype.kind == "f", tables[n].size))
+    """What to type for the likeliest table; ``guessed`` as of Matrix."""
+    name = max(tables, key=lambda n: _likelihood(tables[n]))
     if tables[name].ndim == 2 or not guessed:
         return f"`variable={name!r}`"
     along = dimension_names(tables[name], datasets)
     return f"`variable={name!r}, sample_dims={'dim_0' if along is None else along[0]!r}`"
+
+
+def _likelihood(table: zarr.Array[Any]) -> tuple[bool, int]:
+    """Orders tables by how likely one is meant: the largest, of real numbers if any is."""
+    return table.dtype.kind == "f", table.size
 
 
 def _candidates(

@@ -26,7 +26,7 @@ def test_it_chooses_pixels_and_leaves_the_result(cli: Cli) -> None:
         np.testing.assert_array_equal(result["digit"], source["digit"])
         assert result["pixel"].values.tolist() == source["pixel"].values[chosen].tolist()
         for label in result["pixel"].values[result["rank"].values <= 10]:
-            assert f" {label} " in done.out
+            assert f" {label}\n" in done.out
         assert "3 constant (pixel_0_0, pixel_4_0, pixel_4_7)" in done.out
         assert "kmufs-demo/digits.selected.zarr" in done.out
         picture = [line.split() for line in done.out.splitlines()[-8:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,9 +95,21 @@ def test_several_results_stand_side_by_side(cli: Cli, chosen: Path) -> None:
     for path, one in zip(given, found, strict=False):
         row = next(words for words in rows if words[-1:] == [str(path)])
         assert row[:4] == [one["solver"], "3", str(one["h"]), f"{one['accuracy']:.2%}"]
-    alone = cli("evaluate", chosen, chosen)
+    long = f"{'a-long-name' * 9}.zarr"
+    shutil.copytree(chosen, long)
+    alone = cli("evaluate", chosen, long, "--starts", 3)
     assert "accuracy" not in alone.out
     assert "--labels VAR compares" in alone.out
+    assert f"  {long}\n" in alone.out
+    compared = f"evaluate {chosen} {long} --starts 3 --labels kind"
+    assert alone.out.endswith(f"Next:\n  kmufs-stream {compared}\n")
+    assert "accuracy" in cli(*compared.split()).out
+    without = xr.open_zarr("cells.zarr").drop_vars("kind")
+    without.to_zarr("bare.zarr", consolidated=False)
+    assert cli("select", "bare.zarr", "--k", 3, "--h", 5, "--out", "bare.out.zarr").code == 0
+    by_cost = "evaluate bare.out.zarr bare.out.zarr --data bare.zarr"
+    assert cli(*by_cost.split()[:-2]).out.endswith(f"Next:\n  kmufs-stream {by_cost}\n")
+    assert "Next" not in cli(*by_cost.split()).out
 
 
 def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Path) -> None:
@@ -113,6 +126,8 @@ def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Pa
     asked = ("--k", 3, "--h", 5, "--solver", "exact")
     both = cli("select", "both.zarr", *asked).out
     assert "Next (kind looks like classes; so may batch):" in both
+    fewer = cli("select", "both.zarr", *asked, "--k", 2, "--out", "fewer.zarr").out
+    assert "Next (batch looks like classes; so may kind):" in fewer
     assert "kmufs-stream evaluate both.selected.zarr --labels kind\n" in both
     assert "evaluate none.selected.zarr\n" in cli("select", "none.zarr", *asked).out
     bare = cli("select", "both.zarr", *asked, "--selection-only", "--overwrite").out

@@ -52,7 +52,7 @@ def test_a_file_that_was_converted_before(cli: Cli, folder: Path) -> None:
     (folder / "t.zarr").mkdir()
     again = cli("select", "t.csv", *SIZE).err
     assert "If t.zarr, which is here" in again
-    assert "kmufs-stream convert t.csv t.converted.zarr" in again
+    assert "Else first type: kmufs-stream convert t.csv t.converted.zarr" in again
 
 
 def test_memory_too_small_for_any_table(cli: Cli, folder: Path) -> None:
@@ -80,6 +80,9 @@ def test_a_cube_is_proposed_before_a_mask_and_how_it_lies(cli: Cli, folder: Path
     assert done.code == 2
     assert "--variable t --sample-dims time.\n" in done.err
     assert cli("plan", "f.zarr", *SIZE, "--variable", "t", "--sample-dims", "time").code == 0
+    xr.open_zarr("f.zarr").to_netcdf("f.nc", engine="h5netcdf")
+    made = cli("convert", "f.nc", "again.zarr")
+    assert "plan again.zarr --variable t --sample-dims time " in made.out
 
 
 def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
@@ -94,6 +97,12 @@ def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
     [
         ("select x.zarr --k 2 --h 3 --sovler css", "Did you mean '--solver'? "),
         ("select x.zarr --clusters 2 --h 3", "Did you mean '--k'? "),
+        (
+            "convert x.csv --out y.zarr",
+            "second argument. Type: kmufs-stream convert x.csv y.zarr\n",
+        ),
+        ("rechunk --overwrite --output=y.zarr x.zarr", "rechunk --overwrite x.zarr y.zarr\n"),
+        ("rechunk x.zarr --out", "Type: kmufs-stream rechunk x.zarr OUT\n"),
         ("report x.zarr --images figures", "Did you mean '--png'? "),
         (
             "select x.zarr --k 2 --h 3 --zebra",

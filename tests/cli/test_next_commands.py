@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +77,7 @@ def field(folder: Path) -> tuple[str, ...]:
 def followed(cli: Cli, done: Run, passed: list[str]) -> None:
     """Run what is said to come next, and what comes after it, in the order of the chain."""
     assert done.code == 0, done.err
+    assert not re.search(r" $", done.out, re.M)
     after = done.out.splitlines()
     while after and not re.fullmatch(r"Next( \(.*\))?:", after.pop(0)):
         pass
@@ -85,9 +85,6 @@ def followed(cli: Cli, done: Run, passed: list[str]) -> None:
         words = shlex.split(line)
         if words[0] != "kmufs-stream" or words[1] in passed:
             continue
-        if words[1] == "select":
-            for out in Path().glob("*.selected.zarr"):
-                shutil.rmtree(out)
         passed.append(words[1])
         followed(cli, cli(*words[1:]), passed)
 
@@ -114,20 +111,23 @@ def test_from_data_to_a_factor_and_on(
     assert "--retries 3" in swept.out
     followed(cli, swept, passed := ["report"])
     assert passed[1:] == ["select", "evaluate"]
-    by_factor = cli("info", f"{Path(data).stem}.selected.zarr", "--json").json()
+    by_factor = cli("info", f"{Path(data).stem}.selected-2.zarr", "--json").json()
     again = cli("sweep", data, *options, "--k", 2, "--h", "2,3", "--method", "tsqr")
     assert "--method tsqr" in again.out
     followed(cli, again, ["evaluate", "report"])
-    anew = cli("info", f"{Path(data).stem}.selected.zarr", "--json").json()
+    anew = cli("info", f"{Path(data).stem}.selected-3.zarr", "--json").json()
     for key in ("identity", "shape", "options"):
         assert by_factor[key] == anew[key]
 
 
 def test_what_was_applied_is_judged(cli: Cli, folder: Path) -> None:
+    kinds = {"kind": ("cell", np.arange(150) % 3), "batch": ("cell", np.arange(150) // 15)}
     for name in ("a.zarr", "b.zarr"):
-        write_bare(folder / name, X, chunks=(50, 18))
+        xr.DataArray(X, kinds, ("cell", "gene"), name="x").to_dataset().to_zarr(name)
     assert cli("select", "a.zarr", "--k", 2, "--h", 3).code == 0
-    followed(cli, cli("apply", "a.selected.zarr", "b.zarr"), passed := [])
+    done = cli("apply", "a.selected.zarr", "b.zarr")
+    assert "kmufs-stream evaluate b.selected.zarr --labels kind\n" in done.out
+    followed(cli, done, passed := [])
     assert passed == ["evaluate"]
     lost = cli("apply", "c.selected.zarr", "nowhere.zarr")
     assert lost.code == 2
@@ -152,6 +152,18 @@ def test_a_table_that_is_one_block_is_rechunked(cli: Cli, folder: Path) -> None:
     assert "see rechunk" in done.out
     followed(cli, done, passed := ["select", "evaluate", "report"])
     assert passed[3:] == ["rechunk", "plan"]
+
+
+def test_what_is_there_is_left_by_what_is_printed(cli: Cli, folder: Path) -> None:
+    data, *options = field(folder)
+    for _ in range(3):
+        followed(cli, cli("plan", data, *options, "--k", 2, "--h", 3), passed := [])
+        assert passed == ["select", "evaluate", "report", "rechunk", "plan"]
+    for name in ("selected", "rechunked"):
+        places = {f"air.{name}{number}.zarr" for number in ("", "-2", "-3")}
+        assert {str(path) for path in Path().glob(f"air.{name}*.zarr")} == places
+    again = cli("info", "air.selected.zarr").out
+    assert again.endswith("report air.selected.zarr --out air.selected.report-2.html\n")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from pathlib import Path
 import xarray as xr
 from commands import Run
 
+from kmufs_stream import __version__
+
 
 def test_select_report_info(cli: Callable[..., Run], genes: Path, folder: Path) -> None:
     select = ("select", genes, "--k", 3, "--h", 4, "--solver", "css", "--out", "a b.zarr")
@@ -16,9 +18,10 @@ def test_select_report_info(cli: Callable[..., Run], genes: Path, folder: Path) 
     run = cli("report", "a b.zarr", "--png", "all.png")
     assert run.code == 0, run.err
     assert run.err == ""
-    assert "report.html" in run.out
+    assert "a b.report.html" in run.out
+    assert "time" in run.out
     typed = shlex.join(["kmufs-stream", *map(str, select)])
-    page = (folder / "report.html").read_text()
+    page = (folder / "a b.report.html").read_text()
     for command in (typed, "kmufs-stream report 'a b.zarr' --png all.png"):
         assert command.replace("'", "&#39;") in page
     assert (folder / "all.png").read_bytes().startswith(b"\x89PNG")
@@ -36,8 +39,12 @@ def test_report_json_and_refusals(cli: Callable[..., Run], genes: Path, folder: 
     assert cli("decompose", genes, "--k", 3, "--out", "f.zarr").code == 0
     with open("s.json", "w") as file:
         file.write(cli("sweep", "f.zarr", "--k", 3, "--h", "2:6:2", "--json").out)
+    assert "kmufs-stream report s.json shows them" in cli("info", "s.json").err
     done = cli("report", "s.json", "--out", "s.html", "--json").json()
+    assert done.pop("seconds")["total"] > 0
+    assert done.pop("peak_rss_bytes") > 0
     assert done == {
+        "version": __version__,
         "output": "s.html",
         "bytes": (folder / "s.html").stat().st_size,
         "images": [],
@@ -57,6 +64,18 @@ def test_report_json_and_refusals(cli: Callable[..., Run], genes: Path, folder: 
     assert run.code == 2
     assert run.json()["error"]["code"] == "not_ours"
     assert "f.zarr: a kmufs-stream factor" in cli("info", "f.zarr").out
+
+
+def test_a_page_is_named_after_what_it_shows(cli: Callable[..., Run], table: Path) -> None:
+    for name in ("a.zarr", "b.zarr"):
+        assert cli("select", table, "--k", 2, "--h", 3, "--out", name).code == 0
+    swept = cli("sweep", table, "--k", 2, "--h", 3, "--csv", "s.csv").out
+    assert swept.endswith("kmufs-stream report s.csv\n")
+    assert "kmufs-stream report s.csv shows them" in cli("info", "s.csv").err
+    pages = [(("a.zarr",), "a.report.html"), (("s.csv",), "s.report.html")]
+    for results, page in [*pages, (("a.zarr", "b.zarr", "s.csv"), "report.html")]:
+        assert cli("report", *results, "--json").json()["output"] == page
+        assert f"{page} exists" in cli("report", *results).err
 
 
 def test_passwords_are_not_kept(cli: Callable[..., Run], table: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream_cli import options, outputs, show
+from kmufs_stream_cli.commands.evaluate import likely_labels
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 from kmufs_stream_cli.typed import typed
@@ -51,7 +52,7 @@ def apply(
         done = run(
             result,
             matrix,
-            out=outputs.default_output(table.data, "selected.zarr") if out is None else out,
+            out=outputs.default_output("apply", table.data) if out is None else out,
             overwrite=overwrite,
             memory=memory,
             threads=threads,
@@ -69,9 +70,11 @@ def apply(
         f"{done.matched}.",
         "bold",
     )
-    show.facts(console, [*show.took(done.summary()), ("output", str(done.output))])
+    output = str(done.output)
+    show.facts(console, [*show.took(done.summary()), ("output", output)])
+    labels = next(iter(likely_labels(output, table)), None)
     show.next_commands(
         console,
-        show.command("evaluate", str(done.output), storage_option=table.storage_option),
-        show.opened(str(done.output), table.storage_options()),
+        show.command("evaluate", output, labels=labels, storage_option=table.storage_option),
+        show.opened(output, table.storage_options()),
     )

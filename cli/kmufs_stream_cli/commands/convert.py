@@ -73,7 +73,7 @@ def convert(
     with shown(log=log, quiet=quiet) as progress:
         done = run(
             source,
-            outputs.default_output(source, "zarr") if out is None else out,
+            outputs.default_output("convert", source) if out is None else out,
             index_column=index_column,
             coordinates=coordinate or (),
             dtype=dtype,

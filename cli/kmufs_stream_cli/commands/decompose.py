@@ -13,6 +13,8 @@ from kmufs_stream_cli.table import TableOptions, on_table
 from kmufs_stream_cli.typed import typed
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kmufs_stream import Factor
 
 SPECTRUM = 10  # components that are shown
@@ -57,7 +59,7 @@ def decompose(
     from kmufs_stream.streaming.cluster import connected
 
     began = time.perf_counter()
-    target = outputs.default_output(table.data, "factor.zarr") if out is None else out
+    target = outputs.default_output("decompose", table.data) if out is None else out
     matrix = opened(table, log=log, quiet=quiet)
     with (
         connected(scheduler, workers, threads=threads, memory=memory) as share,
@@ -144,7 +146,7 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
         "bold",
     )
     show.line(out)
-    out.print(_spectrum(summary))
+    _show_spectrum(out, summary)
     if summary["components"] > SPECTRUM:
         show.line(out, f"  and {summary['components'] - SPECTRUM:,} more")
     show.line(out)
@@ -169,7 +171,7 @@ def _why(summary: dict[str, Any]) -> str:
     return "2 k + 1, so that larger k, and where the spectrum falls, can be looked at too"
 
 
-def _spectrum(summary: dict[str, Any]) -> Any:
+def _show_spectrum(out: Console, summary: dict[str, Any]) -> None:
     values = summary["eigenvalues"]
     rows = [
         (str(j + 1), f"{s:.6g}", f"{value / summary['usable']:.2%}", "#" * bar(value, values[0]))
@@ -178,7 +180,7 @@ def _spectrum(summary: dict[str, Any]) -> Any:
         )
     ]
     columns = [("component", True), ("singular value", True), ("of variance", True), ("", False)]
-    return show.table(columns, rows)
+    show.table(out, columns, rows)
 
 
 def bar(value: float, largest: float) -> int:

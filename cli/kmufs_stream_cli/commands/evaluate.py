@@ -12,6 +12,8 @@ from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import StoreOptions, on_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kmufs_stream import Evaluation
 
 SHOWN = 10  # features
@@ -85,6 +87,7 @@ def evaluate(
     from kmufs_stream import evaluate as run
 
     _check_table(table)
+    measures = {"k": k, "starts": starts if starts != STARTS else None, "seed": seed or None}
     every = []
     for result in results:
         data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
@@ -108,12 +111,13 @@ def evaluate(
             show.as_json({"evaluations": summaries})
         else:
             _compare(results, summaries)
+            if labels is None:
+                _next_comparison(every, results, table, measures)
     elif json:
         show.as_json(found.summary())
     else:
         _show(found, labels)
-        asked = {"labels": labels, "k": k, "starts": starts if starts != STARTS else None}
-        _show_next(found, result, table, {**asked, "seed": seed or None})
+        _show_next(found, result, table, {"labels": labels, **measures})
 
 
 def _check_table(table: StoreOptions) -> None:
@@ -157,13 +161,44 @@ def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
         for result, summary in zip(results, summaries, strict=True)
     ]
     out = show.console()
-    out.print(show.table([*columns, ("result", False)], rows))
+    show.table(out, [*columns, ("result", False)], rows)
     show.line(out)
     if "accuracy" not in shown:
-        show.line(out, "  --labels VAR compares with known classes")
+        whole = "" if "cost ratio" in shown else "; --data DATA with K-means on all features"
+        show.line(out, f"  --labels VAR compares with known classes{whole}")
     if "cost ratio" in shown:
         show.line(out, f"  cost ratio: {COST_RATIO}")
     show.line(out, "  |correlation|: mean, of two chosen features; 1 if all say the same")
+
+
+def _next_comparison(
+    every: list[Evaluation], results: list[str], table: StoreOptions, measures: dict[str, Any]
+) -> None:
+    """What tells results apart that were compared without classes."""
+    likely = [
+        name
+        for name in likely_labels(results[0], table)
+        if all(name in found.described_by for found in every)
+    ]
+    made_of = {found.made_of for found in every}
+    asked: dict[str, Any] = {"data": table.data or None, **table.typed(), **measures}
+    if likely:
+        asked["labels"] = likely[0]
+    elif not table.data and len(made_of) == 1 and show.can_be_typed(data := made_of.pop() or ""):
+        asked["data"] = data
+    else:
+        return
+    show.next_commands(show.console(), show.command("evaluate", results, **asked))
+
+
+def likely_labels(result: str, table: StoreOptions) -> list[str]:
+    """Coordinates of the samples of a written selection that look like their classes."""
+    from kmufs_stream.places import place_of
+    from kmufs_stream.sources.labels import likely_classes
+    from kmufs_stream.stored import open_selection
+
+    stored = open_selection(place_of(result, table.storage_options()))
+    return [] if stored.matrix is None else likely_classes(stored.matrix, stored.k)
 
 
 def _show(found: Evaluation, labels: str | None) -> None:
@@ -180,7 +215,7 @@ def _show(found: Evaluation, labels: str | None) -> None:
     show.line(out)
     show.line(out, "The share of a feature's variance that lies between the clusters:")
     show.line(out)
-    out.print(_features(found))
+    _show_features(out, found)
     if summary["h"] > SHOWN:
         show.line(out, f"  and {summary['h'] - SHOWN:,} more")
 
@@ -221,13 +256,14 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
         applied = "not known of what apply wrote: it has no means of the features left out"
         rows.append(("cost ratio", applied if found.made_of is None else why))
     else:
+        ratio = f"{summary['cost_ratio']:.4f}"
         rows.append(
             (
                 "cost ratio",
-                f"{summary['cost_ratio']:.4f}, 1 = as good as K-means on all features: of their "
+                f"{ratio}, 1 = as good as K-means on all features: of their "
                 f"variance {summary['full_cost']:.2%} is within these clusters, "
                 f"{summary['best_full_cost']:.2%} within those of K-means on all"
-                + ("; that found worse ones" if summary["cost_ratio"] < 1 else ""),
+                + ("; that found worse ones" if float(ratio) < 1 else ""),
             )
         )
     rows += [
@@ -235,7 +271,8 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
         (
             "redundancy",
             f"mean |correlation| {summary['mean_correlation']:.4f}; effective rank "
-            f"{summary['effective_rank']:.1f}: the {summary['h']:,} are worth as many uncorrelated",
+            f"{summary['effective_rank']:.1f}: the {summary['h']:,} are worth "
+            f"{summary['effective_rank']:.1f} uncorrelated ones",
         ),
         ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
         ("K-means", _ending(summary)),
@@ -257,7 +294,7 @@ def _ending(summary: dict[str, Any]) -> str:
     )
 
 
-def _features(found: Evaluation) -> Any:
+def _show_features(out: Console, found: Evaluation) -> None:
     columns = [("feature", True), ("between", True)]
     if found.names is not None:
         columns.append(("label", False))
@@ -265,4 +302,4 @@ def _features(found: Evaluation) -> Any:
     for i in (-found.between).argsort(kind="stable")[:SHOWN]:
         row = [str(found.selected[i]), f"{found.between[i]:.2%}"]
         rows.append(row if found.names is None else [*row, str(found.names[i])])
-    return show.table(columns, rows)
+    show.table(out, columns, rows)

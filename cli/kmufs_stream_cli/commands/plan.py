@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
     from kmufs_stream.sources.matrix import Sparsity
 
-STAGES = {"probe": "first look"}  # for people
 NAMED = 5  # labels that are shown
 UNSEEN = "not looked for before select reads; "
 MISSING = {
@@ -81,12 +80,8 @@ def plan(
     show.facts(out, [*plan_facts(matrix, made), *told])
     show.line(out)
     show.line(out, "Memory by stage; they follow each other, so the largest counts:")
-    out.print(
-        show.table(
-            [("stage", False), ("memory", True)],
-            [(STAGES.get(stage, stage), show.size(peak)) for stage, peak in made.stages.items()],
-        )
-    )
+    peaks = [(stage, show.size(peak)) for stage, peak in made.stages.items()]
+    show.table(out, [("stage", False), ("memory", True)], peaks)
     again = show.command(
         "select",
         table.data,

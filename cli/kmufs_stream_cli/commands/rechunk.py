@@ -49,7 +49,7 @@ def rechunk(
     with shown(log=log, quiet=quiet) as progress:
         done = run(
             matrix,
-            outputs.default_output(table.data, "rechunked.zarr") if out is None else out,
+            outputs.default_output("rechunk", table.data) if out is None else out,
             memory=memory,
             resume=resume,
             overwrite=overwrite,

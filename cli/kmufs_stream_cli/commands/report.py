@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
-from kmufs_stream_cli import options, show
+from kmufs_stream_cli import options, outputs, show
+from kmufs_stream_cli.progress import shown
 from kmufs_stream_cli.table import storage_options
 from kmufs_stream_cli.typed import typed
+
+SEVERAL = "report.html"
 
 
 def report(
@@ -21,11 +24,15 @@ def report(
         ),
     ],
     out: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--out", metavar="FILE", help="Page to write.", rich_help_panel=options.OUTPUT
+            "--out",
+            metavar="FILE",
+            help="Page to write; by default RESULT's name + .report.html in this folder, "
+            f"{SEVERAL} of several.",
+            rich_help_panel=options.OUTPUT,
         ),
-    ] = "report.html",
+    ] = None,
     png: Annotated[
         str | None,
         typer.Option(
@@ -43,20 +50,21 @@ def report(
     """Show selections and sweeps on one HTML page that needs nothing else; compare several."""
     from kmufs_stream import report as run
 
-    done = run(
-        results,
-        out=out,
-        png=png,
-        overwrite=overwrite,
-        storage_options=storage_options(storage_option),
-        command=typed(),
-    )
+    usual = SEVERAL if len(results) > 1 else outputs.default_output("report", results[0])
+    with shown(log=False, quiet=False) as progress:
+        done = run(
+            results,
+            out=usual if out is None else out,
+            png=png,
+            overwrite=overwrite,
+            storage_options=storage_options(storage_option),
+            command=typed(),
+            progress=progress,
+        )
     if json:
         show.as_json(done.summary())
         return
     console = show.console()
     size = show.size(done.summary()["bytes"])
-    show.facts(
-        console,
-        [("page", f"{done.output} ({size})"), *(("image", str(file)) for file in done.images)],
-    )
+    images = [("image", str(file)) for file in done.images]
+    show.facts(console, [*show.took(done.summary()), ("page", f"{done.output} ({size})"), *images])

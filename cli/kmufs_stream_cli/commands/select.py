@@ -17,6 +17,8 @@ from kmufs_stream_cli.typed import typed
 from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kmufs_stream import Matrix, Selection
 
 BEST = 10
@@ -120,7 +122,7 @@ def select(
             matrix,
             k,
             h,
-            out=outputs.default_output(table.data, "selected.zarr") if out is None else out,
+            out=outputs.default_output("select", table.data) if out is None else out,
             log=log,
             quiet=quiet,
             keep=keep or None,
@@ -177,7 +179,7 @@ def show_selection(result: Selection, stores: list[str] | None = None) -> None:
         "bold",
     )
     show.line(out)
-    out.print(_best(result))
+    _show_best(out, result)
     if summary["h"] > BEST:
         show.line(out, f"  and {summary['h'] - BEST:,} more")
     show.line(out)
@@ -191,7 +193,7 @@ def show_selection(result: Selection, stores: list[str] | None = None) -> None:
 
         alone = result.plan.output_bytes > 0 and not by_row(result.matrix.transforms)
         data = None if alone else result.matrix.source
-        classes = likely_classes(result.matrix)
+        classes = likely_classes(result.matrix, result.k)
         labels, others = classes[0] if classes else None, ", ".join(classes[1:])
         evaluate = show.command("evaluate", output, labels=labels, data=data, storage_option=stores)
         show.next_commands(
@@ -203,7 +205,7 @@ def show_selection(result: Selection, stores: list[str] | None = None) -> None:
         )
 
 
-def _best(result: Selection) -> Any:
+def _show_best(out: Console, result: Selection) -> None:
     labels = result.labels
     columns = [("rank", True), ("feature", True), ("score", True)]
     if labels is not None:
@@ -212,7 +214,7 @@ def _best(result: Selection) -> Any:
     for i in result.ranks.argsort()[:BEST]:
         row = [str(result.ranks[i]), str(result.selected[i]), f"{result.scores[i]:.4f}"]
         rows.append(row if labels is None else [*row, str(labels[i])])
-    return show.table(columns, rows)
+    show.table(out, columns, rows)
 
 
 def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -226,7 +226,7 @@ def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) ->
         )
         for t in trials
     ]
-    out.print(show.table(columns, rows))
+    show.table(out, columns, rows)
     if len(trials) < len(found.trials):
         fewer = f"  one h of each k and solver, of {len(found.trials):,} selections; all of them: "
         show.line(out, fewer + (csv or "--csv FILE or --json"))
