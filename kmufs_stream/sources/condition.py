@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from keyword import iskeyword
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 OPERATORS = {"and", "or", "not", "in", "True", "False", "None"}
 PIECES = re.compile(
-    r"""(?P<text>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`(?P<quoted>[^`]*)`|(?P<sign>[&|])"""
-    r"""|(?P<word>[^\W\d]\w*)"""
+    r"""(?P<text>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`(?P<quoted>[^`]*)`|(?P<sign>&&?|\|\|?)"""
+    r"""|(?P<word>[^\W\d][\w\u0300-\u036f]*)"""
 )
 SIGNS = {"&": " and ", "|": " or "}  # which in Python bind tighter than comparisons
 ALLOWED = (
@@ -34,6 +34,7 @@ KINDS: dict[type[ast.AST], str] = {
     ast.Call: "a call",
     ast.Subscript: "a subscript",
 }
+NUMBERS = "biufmM"  # kinds of dtypes that are computed with
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,12 @@ class Condition:
     ----------
     text : what pandas is asked.
     names : its names, and the coordinates that they stand for.
+    computed : names that are added, multiplied and so on.
     """
 
     text: str
     names: dict[str, str]
+    computed: tuple[str, ...]
 
     def met(self, coordinates: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
         """(m,) where it holds, given m values of each coordinate.
@@ -55,6 +58,9 @@ class Condition:
         Raises ValueError where it is not true or false for each, and what pandas raises.
         """
         columns = {name: coordinates[of] for name, of in self.names.items()}
+        for name in self.computed:  # a text, multiplied, might fill all memory
+            if columns[name].dtype.kind not in NUMBERS:
+                raise ValueError(f"{self.names[name]} holds texts, which are only compared")
         table = pd.DataFrame(columns)
         met = np.asarray(table.eval(self.text, engine="python", local_dict={}, global_dict={}))
         if met.dtype != bool or met.shape != (len(table),):
@@ -65,39 +71,60 @@ class Condition:
 def parsed(condition: str, known: Sequence[str]) -> Condition:
     """A condition on the coordinates ``known``; in backticks they may have any name.
 
-    Powers are not allowed: a few letters of them would be computed for ever.
+    There are no powers, and texts are not computed with: a few letters of these take for ever.
 
     Raises ValueError for whatever could do more than compare, and for what is no condition.
     """
     prefix = "quoted"
     while any(prefix in name for name in known):
         prefix += "_"
+    alike = {normalize("NFKC", name): name for name in known}  # to Python, which reads names so
     quoted: dict[str, str] = {}
 
     def plainly(piece: re.Match[str]) -> str:
-        name, sign = piece["quoted"], piece["sign"]
+        name, sign, word = piece["quoted"], piece["sign"], piece["word"]
         if sign is not None:
-            return SIGNS[sign]
-        word = piece["word"]
-        if name is None and iskeyword(word or "") and word in known and word not in OPERATORS:
-            name = word
+            return SIGNS[sign[0]]
+        if word is not None and word not in OPERATORS:
+            name = word if word in known else alike.get(normalize("NFKC", word))
         if name is None:
             return piece[0]
-        return quoted.setdefault(name, f"{prefix}{len(quoted)}")
+        return f" {quoted.setdefault(name, f'{prefix}{len(quoted)}')} "
+
+    def shown(text: str) -> str:
+        names = list(quoted)
+        return re.sub(rf"\b{prefix}(\d+)\b", lambda placed: names[int(placed[1])], text)
 
     try:
         tree = ast.parse(PIECES.sub(plainly, condition).strip(), mode="eval")
     except SyntaxError as error:
-        rest = (error.text or "")[max((error.offset or 0) - 1, 0) :].strip()
+        rest = shown((error.text or "")[max((error.offset or 0) - 1, 0) :].strip())
         raise ValueError(error.msg + (f" at {rest!r}" if rest else "")) from error
     for node in ast.walk(tree):
         value = node.value if isinstance(node, ast.Constant) else None
         if not isinstance(node, ALLOWED) or not isinstance(value, str | int | float | None):
-            part, kind = ast.unparse(node), KINDS.get(type(node), type(node).__name__)
-            said = f"{part or 'an operator in it'} is {kind}"
+            what, kind = shown(ast.unparse(node)), KINDS.get(type(node), type(node).__name__)
+            said = f"{what or 'an operator in it'} is {kind}"
             raise ValueError(f"{said}; conditions only compare coordinates and values")
+    computed: dict[str, None] = {}
+    for part in (part for node in ast.walk(tree) for part in _operands(node)):
+        if isinstance(part, ast.Name):
+            computed[part.id] = None
+        elif not isinstance(part, ast.Constant) or not isinstance(part.value, int | float):
+            raise ValueError(f"{shown(ast.unparse(part))} is no number, and is only compared")
     stands_for = {placeholder: name for name, placeholder in quoted.items()}
     used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     # pandas has a look at backticks of its own; in what ast writes they are in texts alone.
     text = ast.unparse(tree).replace("`", r"\x60")
-    return Condition(text, {name: stands_for.get(name, name) for name in used})
+    names = {name: stands_for.get(name, name) for name in used}
+    return Condition(text, names, tuple(computed))
+
+
+def _operands(node: ast.AST) -> Iterator[ast.expr]:
+    """What is computed with: neither sums again, which are looked at themselves, nor truths."""
+    if isinstance(node, ast.BinOp):
+        for part in (node.left, node.right):
+            while isinstance(part, ast.UnaryOp):
+                part = part.operand
+            if not isinstance(part, ast.BinOp | ast.Compare | ast.BoolOp):
+                yield part

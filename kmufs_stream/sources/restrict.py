@@ -91,6 +91,12 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
 
     Raises RequestError for conditions that make no sense, or that no sample meets.
     """
+    if not isinstance(condition, str):
+        raise RequestError(
+            "bad_condition",
+            f"`where` is a {type(condition).__name__}: {condition!r}.",
+            "Give a text, as in \"batch == 'b1' and depth > 10\".",
+        )
     return replace(keep_samples(matrix, _samples_where(matrix, condition)), where=condition)
 
 
@@ -109,7 +115,7 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     except KmufsError:
         raise
     except Exception as error:
-        said = " ".join(str(error.args[0] if error.args else error).split())
+        said = " ".join(str(error.args[0] if error.args else type(error).__name__).split())
         raise RequestError(
             "bad_condition",
             f"`where` {condition!r} cannot be answered: {said}",

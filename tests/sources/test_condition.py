@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ DEPTH = np.array([1.0, 2.0, 3.0, np.nan, 5.0])
 WHEN = np.array(["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-01", "NaT"], "M8[ns]")
 GOOD = np.array([True, False, True, False, True])
 COORDINATES = {"kind": KIND, "depth": DEPTH, "when": WHEN, "good": GOOD, "of cell": KIND}
-COORDINATES |= {"class": DEPTH, "quoted0": DEPTH}
+COORDINATES |= {"class": DEPTH, "quoted0": DEPTH, "µm": DEPTH, "di\u0301a": DEPTH}
 NOT_GIVEN = "code_ran"
 EXPLOIT = (
     "kind.to_csv.__func__.__globals__.get('sys').modules.get('os')"
@@ -46,6 +47,10 @@ EXPLOIT = (
         ("`of cell` == 'q`'", KIND == "q`"),
         ('`of cell` == "it\'s" or quoted0 == 1', (KIND == "it's") | (DEPTH == 1)),
         ("class > 1 and kind != 'class & `'", DEPTH > 1),
+        ("good && depth > 1 || kind == 'y'", GOOD & (DEPTH > 1) | (KIND == "y")),
+        ("(kind == 'x') + (depth > 1) == 2", (KIND == "x") & (DEPTH > 1)),
+        ("µm > 2 and μm < 4 and `µm` != 3.5", (DEPTH > 2) & (DEPTH < 4) & (DEPTH != 3.5)),
+        ("di\u0301a > 2", DEPTH > 2),
     ],
 )
 def test_what_pandas_answers(condition: str, expected: np.ndarray) -> None:
@@ -63,6 +68,11 @@ def test_what_pandas_answers(condition: str, expected: np.ndarray) -> None:
         ("depth > @pd", "'@pd'"),
         ("depth @ depth > 1", "MatMult"),
         ("depth < 9 ** 9 ** 9 ** 9", "Pow"),
+        ("'%01999999999d' % 1 == kind", "'%01999999999d' is no number"),
+        ("kind == -('a' * 9)", "'a' is no number"),
+        ("depth in [0] * 9", r"\[0\] is no number"),
+        ("``kind`` == 'x'", "invalid syntax"),
+        ("`kind``depth` == 'x'", "invalid syntax"),
         ("kind == f'{depth}'", "JoinedStr"),
         ("[d for d in depth] == 1", "ListComp"),
         ("(lambda: depth)", "Lambda"),
@@ -84,6 +94,21 @@ def test_what_does_more_than_compare_is_refused(condition: str, part: str) -> No
 def test_what_is_no_truth_of_each_sample_is_refused(condition: str) -> None:
     with pytest.raises(ValueError, match="true or false for each sample"):
         parsed(condition, list(COORDINATES)).met(COORDINATES)
+
+
+def test_texts_are_not_computed_with() -> None:
+    asked = parsed("kind * 999999999999 == 'x'", list(COORDINATES))
+    with pytest.raises(ValueError, match="kind holds texts"):
+        asked.met(COORDINATES)
+
+
+@pytest.mark.parametrize("condition", [True, ["kind == 'x'"], b"kind"])
+def test_what_is_no_text_is_refused(condition: Any) -> None:
+    table = xr.DataArray(
+        planted(60, 6), dims=("cell", "gene"), coords={"kind": ("cell", np.arange(60))}
+    )
+    with pytest.raises(RequestError, match="`where` is a "):
+        open_matrix(table, where=condition)
 
 
 def test_a_result_runs_no_code_of_who_wrote_it(
