@@ -159,6 +159,7 @@ def apply(
         "matched": matched,
         "transforms": root.attrs["transforms"],
         "where": matrix.where,
+        "variable": matrix.name,
         "located": json.dumps(matrix.located),
         "format": APPLICATION,
         "format_version": FORMAT_VERSIONS[APPLICATION],

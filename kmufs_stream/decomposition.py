@@ -24,7 +24,7 @@ from kmufs_stream.identity import (
     fingerprint,
     identity_of_run,
 )
-from kmufs_stream.output import check_output
+from kmufs_stream.output import check_output, check_two_outputs
 from kmufs_stream.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.planning import plan_for, problem_of
 from kmufs_stream.progress import SILENT, Noticed, Progress, Started
@@ -161,6 +161,8 @@ def checkpoint_for(
     progress: Progress,
 ) -> Checkpoint | contextlib.nullcontext[None]:
     """The checkpoint that was asked for, or that a long run gets beside its output; or none."""
+    if folder is not None and out is not None:
+        check_two_outputs(folder, out, "checkpoint")
     beside = resume or plan.read_bytes >= CHECKPOINTED_BYTES
     if folder is None and beside and out is not None and not isinstance(out, Store):
         out = out.resolve()

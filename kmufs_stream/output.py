@@ -107,6 +107,20 @@ def _check_apart(out: Place, inputs: Sequence[Place], remedy: str) -> None:
             )
 
 
+def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
+    """Refuse outputs of one run of which one would replace the other, or be put into it.
+
+    ``parameter`` is what chooses another place for ``out``.
+    """
+    how = _overlap(out, other)
+    if how is not None:
+        raise RequestError(
+            "outputs_overlap",
+            f"The output {name_of(out)} {how} the output {name_of(other)} of the same run.",
+            f"Choose another `{parameter}`.",
+        )
+
+
 def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
     """Refuse a file that cannot or must not be written, before anything is computed.
 

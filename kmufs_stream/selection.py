@@ -22,7 +22,7 @@ from kmufs_stream.factor_store import load_factor
 from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
 from kmufs_stream.noise import beyond_noise
 from kmufs_stream.opening import as_decomposed, open_like
-from kmufs_stream.output import check_output
+from kmufs_stream.output import check_output, check_two_outputs
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.planning import plan_for
 from kmufs_stream.progress import SILENT, Noticed, Progress
@@ -165,11 +165,14 @@ def select(
     target = None if out is None else place_of(out, storage_options)
     if target is not None:
         check_output(target, places, overwrite=overwrite)
+    kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
     annotated = None
     if anndata_out is not None:
         copy = place_of(anndata_out, storage_options)
+        for other in (target, kept_in):
+            if other is not None:
+                check_two_outputs(copy, other, "anndata_out")
         annotated = check_anndata_output(copy, matrix, places, overwrite=overwrite)
-    kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
     made = origin(matrix.source, command)
     with checkpoint_for(
         plan, target, kept_in, resume=resume, about=made, progress=progress

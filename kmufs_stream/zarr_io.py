@@ -10,6 +10,8 @@ from typing import Any
 import xarray as xr
 from zarr.abc.store import Store
 
+from kmufs_stream.provenance import APPLICATION, SELECTION
+
 
 @contextlib.contextmanager
 def opened_quietly() -> Iterator[None]:
@@ -22,21 +24,44 @@ def opened_quietly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def written_quietly() -> Iterator[None]:
-    """Consolidated metadata are written on purpose: xarray opens such stores without warning."""
+    """Consolidated metadata are written on purpose: xarray opens such stores without warning.
+
+    What becomes of coordinates with a space in their names is in docs/output.md.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
+        warnings.filterwarnings("ignore", message="coordinate .* has a space in its name")
         warnings.filterwarnings("ignore", message=".*does not have a Zarr V3 specification")
         yield
 
 
 def open_decoded(store: Store, **options: Any) -> xr.Dataset:
-    """A stored dataset as xarray opens it, with the times that it cannot decode as stored."""
+    """A stored dataset as xarray opens it, with the times that it cannot decode as stored.
+
+    Of a result all but the table are coordinates.
+    """
     with opened_quietly():
         try:
             opened: xr.Dataset = xr.open_zarr(store, **options)
         except ValueError:
             opened = xr.open_zarr(store, decode_times=False, **options)
-    return opened
+    return with_coordinates(opened)
+
+
+def with_coordinates(root: xr.Dataset) -> xr.Dataset:
+    """The root of a result with all but its table as coordinates; anything else as it is.
+
+    A store lists coordinates by their names, with spaces between: those with a space in their own
+    come back as variables, which may look like the table.
+    """
+    if root.attrs.get("format") not in (SELECTION, APPLICATION) or "feature_index" not in root:
+        return root
+    along = {*root["feature_index"].dims}
+    tables = [n for n, v in root.data_vars.items() if v.ndim == 2 and along < {*v.dims}]
+    table = root.attrs.get("variable")  # its name in the source: one of ours is not kept
+    if table not in tables:
+        table = min(tables, key=lambda name: " " in str(name), default=None)
+    return root.set_coords([name for name in root.data_vars if name != table])
 
 
 def decoded(frame: xr.Dataset) -> xr.Dataset:

@@ -11,7 +11,7 @@ import pytest
 import real_data
 import xarray as xr
 import zarr
-from helpers import planted, write_bare, write_xarray
+from helpers import no_warnings, planted, write_bare, write_xarray
 from sklearn import metrics
 from sklearn.cluster import KMeans
 
@@ -410,3 +410,45 @@ def test_what_apply_made_is_standardised_anew(tmp_path: Path) -> None:
         evaluate(tmp_path / "applied.zarr", data=raw)
     with pytest.raises(RequestError, match="is not a selection"):
         apply(tmp_path / "applied.zarr", tmp_path / "new.zarr", out=tmp_path / "twice.zarr")
+
+
+@pytest.mark.parametrize("table", ["X", "a table", "score"])
+def test_coordinates_with_spaces_are_taken_for_no_table(tmp_path: Path, table: str) -> None:
+    array = clustered().drop_vars("gene").rename(table)
+    quality = np.random.default_rng(0).random(array.shape)
+    path, made = tmp_path / "chosen.zarr", tmp_path / "applied.zarr"
+    found = []
+    for name, label in (("quality", "kind"), ("a quality", "the kind"), ("z z", "a kind")):
+        renamed = array.rename(kind=label).assign_coords({name: (array.dims, quality)})
+        with no_warnings():
+            select(renamed, K, H, out=path, overwrite=True)
+            apply(path, renamed, out=made, overwrite=True)
+        found += [evaluate(place, labels=label).summary() for place in (path, made)]
+        assert open_matrix(path).shape == open_matrix(made).shape == (len(array), H)
+    for key in ("accuracy", "cost", "cluster_sizes", "between"):
+        assert len({str(measures[key]) for measures in found[::2]}) == 1
+        assert len({str(measures[key]) for measures in found[1::2]}) == 1
+    assert found[0]["accuracy"] > 0.9
+
+
+def test_features_described_under_names_with_spaces_are_no_data(tmp_path: Path) -> None:
+    array = clustered().assign_coords({"gene name": ("gene", list("abcdefghijkl"))})
+    select(array, K, H, out=tmp_path / "only.zarr", selection_only=True)
+    with pytest.raises(RequestError, match="holds no data"):
+        evaluate(tmp_path / "only.zarr")
+    assert evaluate(tmp_path / "only.zarr", data=array).sizes.sum() == len(array)
+
+
+def test_dimensions_with_spaces(tmp_path: Path) -> None:
+    array = xr.DataArray(
+        planted(120, 12).reshape(10, 12, 3, 4),
+        dims=("my time", "member", "the lat", "lon"),
+        name="t",
+        coords={"my time": np.arange(10), "a class": ("my time", np.arange(10) % 2)},
+    )
+    matrix = open_matrix(array, sample_dims=["my time", "member"])
+    chosen = select(matrix, K, H, out=tmp_path / "chosen.zarr")
+    assert list(chosen.dataset.data_vars) == ["t"]
+    found = evaluate(tmp_path / "chosen.zarr", labels="a class")
+    assert found.samples == 120
+    assert found.agreement is not None

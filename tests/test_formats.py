@@ -23,7 +23,7 @@ ATTRIBUTES = {
     "optimum passes precision samples samples_dropped score_error settled solver "
     "solver_max_iter solver_mu0 solver_mu_max solver_objective solver_patience solver_rho "
     "tied_components transforms variable",
-    APPLICATION: "h k matched selection solver transforms",
+    APPLICATION: "h k matched selection solver transforms variable",
 }
 ARRAYS = {
     FACTOR: "components correlation dropped mean missing residuals sample sample_index "

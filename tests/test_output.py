@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import xarray as xr
 import zarr
 from helpers import planted, write_bare, write_xarray
 from processes import Begun
+from sources import anndata_stores as stores
 
 from kmufs_stream import BrokenError, RequestError, decompose, open_matrix, save_factor, select
 from kmufs_stream.output import check_output, new_store
@@ -208,6 +210,35 @@ def test_output_over_its_factor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         select(X, 2, 3, factor=tmp_path / "f.zarr", out=tmp_path / "f.zarr", overwrite=True)
     assert caught.value.code == "output_is_input"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize(
+    ("other", "how"), [("out.zarr", "is"), ("out.zarr/in.zarr", "lies inside"), ("link.zarr", "is")]
+)
+@pytest.mark.parametrize("parameter", ["anndata_out", "checkpoint"])
+def test_two_outputs_in_one_another_are_refused(
+    tmp_path: Path, parameter: str, other: str, how: str, exists: bool
+) -> None:
+    stores.write_zarr3(stores.annotated(stores.counts()), tmp_path / "cells")
+    cells, out = tmp_path / "cells.zarr", tmp_path / "out.zarr"
+    if exists:
+        select(cells, 2, 3, out=out)
+    (tmp_path / "link.zarr").symlink_to(out)
+    before = names(tmp_path)
+    more: Any = {parameter: tmp_path / other}
+    with pytest.raises(RequestError, match=f"{how} the output") as caught:
+        select(cells, 2, 3, out=out, overwrite=True, **more)
+    assert (caught.value.code, parameter in caught.value.remedy) == ("outputs_overlap", True)
+    assert names(tmp_path) == before
+
+
+def test_an_output_inside_its_own_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    for run in (partial(select, X, 2, 3), partial(decompose, X, 2)):
+        with pytest.raises(RequestError, match="kept holds the output"):
+            run(out=tmp_path / "kept" / "out.zarr", checkpoint=tmp_path / "kept")
+    assert names(tmp_path / "kept") == []
 
 
 def test_output_that_exists_is_kept_unless_told(tmp_path: Path) -> None:

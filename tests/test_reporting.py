@@ -18,7 +18,7 @@ from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 from PIL import Image
 
 from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
-from kmufs_stream.reporting.content import ROWS, Result, overlap, read_all
+from kmufs_stream.reporting.content import ROWS, Result, overlap, read, read_all
 from kmufs_stream.reporting.drawing import BADGE, apart, told_apart
 from kmufs_stream.selection import RELATED
 from kmufs_stream.solving import SOLVERS
@@ -160,6 +160,29 @@ def test_an_image_says_what_it_shows(results: dict[str, Path], tmp_path: Path) -
     done = report(results["css"], out=tmp_path / "a.html", png=tmp_path / "figures")
     with Image.open(done.images[0]) as image:
         assert "the first 3 marked" in image.info["Description"]
+
+
+def test_an_image_in_the_place_of_the_page_is_refused(
+    results: dict[str, Path], tmp_path: Path
+) -> None:
+    for name in ("a.png", "a"):
+        with pytest.raises(RequestError, match="is the output") as caught:
+            report(results["css"], out=tmp_path / name, png=tmp_path / "." / name, overwrite=True)
+        assert caught.value.code == "outputs_overlap"
+    assert not list(tmp_path.iterdir())
+
+
+def test_coordinates_with_spaces_are_not_drawn(tmp_path: Path) -> None:
+    seen = []
+    for name in ("quality", "a quality"):
+        array = xr.DataArray(planted(90, 8), dims=("s", "f"), name="X")
+        array = array.assign_coords({name: (array.dims, np.random.default_rng(0).random((90, 8)))})
+        select(array, K, H, out=tmp_path / "x.zarr", overwrite=True)
+        found = read(tmp_path / "x.zarr", "x")
+        assert isinstance(found, Result)
+        assert found.view is not None
+        seen.append(found.view.points)
+    np.testing.assert_array_equal(*seen)
 
 
 def test_results_side_by_side(results: dict[str, Path], whole: Page) -> None:

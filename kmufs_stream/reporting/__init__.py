@@ -18,7 +18,7 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.output import check_file, new_output
+from kmufs_stream.output import check_file, check_two_outputs, new_output
 from kmufs_stream.places import PlaceLike, place_of
 from kmufs_stream.progress import SILENT, Progress, Started
 from kmufs_stream.streaming.memory import peak_memory
@@ -125,6 +125,8 @@ def report(
     page_file = Path(out)
     check_file(page_file, "out", places, overwrite=overwrite)
     image_file = None if png is None else Path(png)
+    if image_file is not None and page_file.resolve() == image_file.resolve():
+        check_two_outputs(image_file, page_file, "png")
     single = image_file is not None and image_file.suffix.lower() == ".png"
     if image_file is not None and image_file.suffix.lower() in OTHER_IMAGES:
         raise RequestError(

@@ -23,6 +23,7 @@ from xarray.core.indexing import (
 from kmufs_stream.errors import BrokenError, KmufsError
 from kmufs_stream.sources.chunk_checks import check_filters, checked, through
 from kmufs_stream.sources.stored import cells, damaged_chunk
+from kmufs_stream.zarr_io import with_coordinates
 
 
 def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
@@ -53,6 +54,7 @@ def _open(group: zarr.Group) -> xr.Dataset:
             )
     except (KeyError, ValueError):
         return xr.Dataset(attrs=dict(group.attrs))
+    opened = with_coordinates(opened)
     for name, variable in opened.variables.items():
         told = _Told(variable.copy(deep=False), through(arrays[str(name)], store))
         variable.data = LazilyIndexedArray(told)

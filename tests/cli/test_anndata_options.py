@@ -43,6 +43,33 @@ def test_what_was_selected_is_data_again(cli: Cli, cells: Path) -> None:
     assert (done.code, done.json()["features"]) == (0, 5)
 
 
+def test_next_commands_judge_by_columns_with_spaces(cli: Cli, cells: Path) -> None:
+    adata = anndata.read_h5ad(cells)
+    adata.obs = adata.obs.rename(columns={"kind": "cell type"})
+    adata.write_h5ad("typed.h5ad")
+    done = cli("select", "typed.h5ad", *ASKED, "--out", "chosen.zarr")
+    assert (done.code, done.err) == (0, "")
+    assert "evaluate chosen.zarr --labels 'cell type'" in done.out
+    assert cli("apply", "chosen.zarr", "typed.h5ad", "--out", "applied.zarr").code == 0
+    for made in ("chosen.zarr", "applied.zarr"):
+        judged = cli("evaluate", made, "--labels", "cell type", "--json")
+        assert (judged.code, judged.json()["classes"]) == (0, 3)
+    assert cli("report", "chosen.zarr").code == 0
+
+
+@pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
+def test_two_outputs_in_one_place_are_refused(
+    cli: Cli, cells: Path, overwrite: tuple[str, ...], untouched: Callable[[], bool]
+) -> None:
+    untouched()
+    outputs = ("--out", "chosen.h5ad", "--anndata-out", "chosen.h5ad")
+    done = cli("select", cells, *ASKED, *outputs, *overwrite)
+    assert done.code == 2
+    assert "chosen.h5ad is the output chosen.h5ad of the same run" in done.err
+    assert "Choose another --anndata-out" in done.err
+    assert untouched()
+
+
 def test_words_say_what_was_done(cli: Cli, cells: Path) -> None:
     said = cli("select", cells, *ASKED, *STEPS, "--anndata-out", "chosen.h5ad").words()
     assert "transformed by normalise-rows:500, then log1p" in said
