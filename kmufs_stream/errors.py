@@ -88,6 +88,11 @@ def counted(number: int, things: str) -> str:
     return f"{number:,} {singular if number == 1 else things}"
 
 
+def listed(names: Iterable[str]) -> str:
+    """Names that somebody gave to something; in quotes where they could be read as parameters."""
+    return ", ".join(repr(name) if "`" in name else name for name in names) or "none"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The beginning of a remedy for a misspelt name; nothing where no known name is close."""
     names = {other.lower(): other for other in islice(known, COMPARED)}

@@ -70,7 +70,9 @@ def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None)
     elif matrix.where not in ("", factor.where):
         own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
         remedy = f"Leave out `where`: the factor is of {own}; or decompose again with it."
-    elif factor.added_to or not factor.fingerprint:
+    elif not factor.fingerprint:
+        remedy = "Give data that hold the rows of all its batches, in order; or decompose them."
+    elif factor.added_to:
         remedy = (
             "Give data that hold all its rows, those that were added last; or decompose anew."
             f"{other}"

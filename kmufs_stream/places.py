@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from itertools import chain, count
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -196,6 +197,13 @@ def near(place: Place) -> str:
         return did_you_mean(place.name, (other.name for other in place.parent.iterdir()))
     except OSError:
         return ""  # nothing that can be looked into
+
+
+def free(name: str) -> str:
+    """The first of a.zarr, a-2.zarr, a-3.zarr, ... that is not in the current folder."""
+    path = Path(name)
+    numbered = (f"{path.stem}-{i}{path.suffix}" for i in count(2))
+    return next(each for each in chain([name], numbered) if not Path(each).exists())
 
 
 def is_zarr(place: Path | UPath) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import zarr
 from upath import UPath
+from zarr.abc.store import Store
 
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.provenance import APPLICATION, FACTOR, SELECTION
@@ -19,6 +20,7 @@ from kmufs_stream.streaming.checkpoint import IDENTITY
 
 SWEPT = ("k", "h", "solver", "objective", "optimum", "explained", "mean_correlation", "converged")
 """Columns that what ``sweep --csv`` writes has at least."""
+FUNCTIONS = {"plan": "plan_selection"}  # of Python, where they are called otherwise
 LONGEST = 10_000  # letters of its first line, of which the rest is not looked at
 
 
@@ -27,28 +29,27 @@ def recognised(place: Place) -> tuple[str, str]:
 
     Of data nothing is read but metadata; whatever is there, nothing is raised.
     """
-    name = name_of(place)
     stored = stored_attributes(place)
     kind = None if stored is None else stored.get("format")
     if kind == SELECTION:
-        return "a selection, which select wrote", _command("info", name, "tells how it was made")
+        return "a selection, which select wrote", _command("info", place, "tells how it was made")
     if kind == FACTOR:
         assert stored is not None
         k, does = str(stored.get("k")), "chooses features by it"
-        chosen = _command("sweep", name, does, "--k", k, "--suggest-h")
+        chosen = _command("sweep", place, does, "--k", k, "--suggest-h")
         return "a factor, which decompose wrote", chosen
     if kind == APPLICATION:
         assert stored is not None
-        took = _command("evaluate", name, "judges it")
+        took = _command("evaluate", place, "judges it")
         return (
             "what apply wrote",
             f"The selection that it took is {stored.get('selection')}. {took}",
         )
     if stored is not None or (is_hdf5(place) and place.suffix == ".h5ad"):
-        shown = _command("plan", name, "shows what would be read of it", "--k", "10", "--h", "10")
+        shown = _command("plan", place, "shows what would be read of it", "--k", "10", "--h", "10")
         return "data to select from", shown
     if isinstance(place, Path | UPath) and (place / IDENTITY).is_file():
-        return "a checkpoint", _command("info", name, "tells which run it belongs to")
+        return "a checkpoint", _command("info", place, "tells which run it belongs to")
     if (
         isinstance(place, Path)
         and place.is_dir()
@@ -56,9 +57,9 @@ def recognised(place: Place) -> tuple[str, str]:
     ):
         return "a folder, and no store", said_inside(place)
     if isinstance(place, Path) and _is_sweep(place):
-        return "trials, which sweep wrote", _command("report", name, "shows them")
+        return "trials, which sweep wrote", _command("report", place, "shows them")
     if isinstance(place, Path) and kind_of(str(place)) is not None:
-        return "a file of another format", _command("convert", name, "makes data of it")
+        return "a file of another format", _command("convert", place, "makes data of it")
     return "nothing that kmufs-stream reads", "Look for a slip in the path."
 
 
@@ -80,5 +81,8 @@ def _is_sweep(place: Path) -> bool:
     return first.startswith('{"trials":') or set(SWEPT) <= set(next(csv.reader([first]), []))
 
 
-def _command(command: str, name: str, does: str, *more: str) -> str:
-    return f"{shlex.join(['kmufs-stream', command, name, *more])} {does}."
+def _command(command: str, place: Place, does: str, *more: str) -> str:
+    """What does something with a place: a command, or for what only Python has its function."""
+    if isinstance(place, Store):
+        return f"kmufs_stream.{FUNCTIONS.get(command, command)} {does}."
+    return f"{shlex.join(['kmufs-stream', command, name_of(place), *more])} {does}."

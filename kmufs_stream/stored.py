@@ -89,7 +89,8 @@ class StoredSelection:
             return samples_meeting(whole, self.where)
         except RequestError as error:
             lost = unknown_names(whole, self.where)
-            why = f"it has no coordinate {', '.join(lost)}" if lost else error.message
+            said = error.message.removesuffix(".")
+            why = f"it has no coordinate {', '.join(lost)}" if lost else said
             raise RequestError(
                 "wrong_data",
                 f"{self.source} was made of the samples that meet its own condition, "

@@ -202,6 +202,10 @@ def test_what_lies_in_a_zarr_store_of_python(data: Path, tmp_path: Path) -> None
     assert {**same, "path": found["path"], "bytes": found["bytes"]} == found
     with pytest.raises(RequestError, match="a MemoryStore is empty"):
         info(zarr.storage.MemoryStore())
+    xr.Dataset({"x": (("a", "b"), np.ones((4, 3)))}).to_zarr(other := zarr.storage.MemoryStore())
+    with pytest.raises(RequestError, match="a MemoryStore is data to select from") as error:
+        info(other)
+    assert error.value.remedy == "kmufs_stream.plan_selection shows what would be read of it."
 
 
 def test_what_lies_in_an_object_store(data: Path, tmp_path: Path) -> None:

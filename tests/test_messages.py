@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 import dask.array as da
@@ -27,6 +28,7 @@ from kmufs_stream import (
     open_matrix,
     select,
 )
+from kmufs_stream.errors import listed
 from kmufs_stream.streaming.cluster import connected
 from kmufs_stream.trials import write_csv
 from kmufs_stream_cli.app import program
@@ -117,10 +119,21 @@ def test_what_messages_name_are_parameters_and_options() -> None:
         ("`where` '`group` > 3'", "--where '`group` > 3'"),
         (f"`where` {CONDITION!r}", f"--where {CONDITION!r}"),
         ("another `out`", "another --out"),
+        ("give `h=['a']` to open_matrix; for", "give --h a; for"),
     ],
 )
 def test_parameters_are_typed_as_options(said: str, typed: str) -> None:
     assert as_typed(said) == typed
+
+
+def test_names_are_no_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["a", "`k`", "b'`h=3`"]
+    assert listed(names) == "a, '`k`', \"b'`h=3`\""
+    assert as_typed(f"Give `k`; there are: {listed(names)}.") == (
+        f"Give --k; there are: {listed(names)}."
+    )
+    monkeypatch.setattr("kmufs_stream_cli.typed._words", ContextVar("words", default=("x `k=3`",)))
+    assert as_typed("x `k=3`.zarr, `k=4`, `k`") == "x `k=3`.zarr, --k 4, --k"
 
 
 def test_an_argument_is_told_by_its_place() -> None:

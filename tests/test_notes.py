@@ -54,8 +54,8 @@ def test_a_table_of_one_dtype_tells_what_may_describe_its_samples(
     filled = Screening("mean")
     chosen = select(table, 3, 3, solver="exact", screening=filled)
     assert chosen.notes == (
-        f"{name!r} may number the samples or tell what they are: if so, say "
-        f"`exclude_features=[{name!r}]`",
+        f"{name!r} may number the samples or tell what they are: if so, give "
+        f"`exclude_features=[{name!r}]` to open_matrix",
     )
     assert chosen.summary()["notes"] == [*chosen.notes]
     assert chosen.notes[0] in repr(chosen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain, count
 from pathlib import Path
 
 from kmufs_stream.errors import RequestError
@@ -35,10 +34,3 @@ def default_output(command: str, data: str) -> str:
     for packed in PACKED:
         name = name.removesuffix(packed)
     return Path(name).stem + ENDINGS[command]
-
-
-def free(place: str) -> str:
-    """The first of a.zarr, a-2.zarr, a-3.zarr, ... that is not there."""
-    path = Path(place)
-    numbered = (f"{path.stem}-{i}{path.suffix}" for i in count(2))
-    return next(name for name in chain([place], numbered) if not Path(name).exists())

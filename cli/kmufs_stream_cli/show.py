@@ -193,8 +193,10 @@ def command(name: str, data: str | list[str], /, **options: object) -> str:
     """
     words = ["kmufs-stream", name, *([data] if isinstance(data, str) else data)]
     if name in outputs.ENDINGS and isinstance(data, str):
+        from kmufs_stream.places import free
+
         usual = outputs.default_output(name, data)
-        out = outputs.free(usual)
+        out = free(usual)
         if out != usual and name in ARGUMENTS:
             words.append(out)
         elif out != usual:

@@ -7,23 +7,30 @@ import json
 import re
 import shlex
 
+from kmufs_stream_cli.typed import was_typed
+
 # What is quoted (names and conditions of the user's, left as they are); `name`, `name=value`, or
-# several of these parted by commas.
+# several of these parted by commas; and, after it, the function in Python that takes it.
 QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-PARAMETER = re.compile(rf"(?<!\w)(?:{QUOTED})|`(\w+)(=(?:{QUOTED}|[^`'\"])*)?`")
+PARAMETER = re.compile(rf"(?<!\w)(?:{QUOTED})|`(\w+)(=(?:{QUOTED}|[^`'\"])*)?`(?: to open_matrix)?")
 OPTIONS = {"coordinates": "coordinate", "path": "csv", "storage_options": "storage-option"}
 TOGETHER = ("sample_dims", "feature_dims")  # names of one option, parted by commas
 ARGUMENTS = ("convert", "rechunk")  # of these `out` is an argument
 
 
 def as_typed(text: str, command: str = "") -> str:
-    """The text with each parameter as it is typed: ```h=3``` is ``--h 3``."""
+    """The text with each parameter as it is typed: ```h=3``` is ``--h 3``.
+
+    Names stay as they are: what is quoted, as the library quotes names of things in stores that
+    hold backticks, and what was typed on this command line. What remains are paths of such names
+    that nobody typed, like that of the data which a selection says it was made of.
+    """
     return PARAMETER.sub(lambda found: _typed(found, command), text)
 
 
 def _typed(found: re.Match[str], command: str) -> str:
     name, values = found.groups()
-    if name is None:
+    if name is None or was_typed(f"`{name}{values or ''}`"):
         return found[0]
     if name == "out" and command in ARGUMENTS:
         return "OUT"

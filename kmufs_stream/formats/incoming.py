@@ -13,7 +13,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
 from kmufs_stream.formats.coordinates import SAMPLE, TEXT, Coordinate
 from kmufs_stream.progress import Advanced, Progress, Started
 from kmufs_stream.sources.casting import cast
@@ -263,7 +263,7 @@ def one_of(source: str, tables: dict[str, Any], asked: str, separator: str) -> s
     wide = [name for name, shape in tables.items() if min(shape) > 1] or list(tables)
     if not asked and len(wide) == 1:
         return wide[0]
-    listing = ", ".join(f"{name} {shape}" for name, shape in tables.items())
+    listing = ", ".join(f"{listed([name])} {shape}" for name, shape in tables.items())
     first = wide[0]
     raise RequestError(
         "unknown_variable" if asked else "ambiguous_variable",

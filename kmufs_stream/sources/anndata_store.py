@@ -20,7 +20,7 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.sources.chunk_checks import checked, through
 from kmufs_stream.sources.hdf5 import (
@@ -55,7 +55,7 @@ def holds_anndata(place: Place, group: str | None = None) -> bool:
                     "not_anndata",
                     f"{path} holds no AnnData object{f' in group {group!r}' if group else ''}: it "
                     "needs obs, var and X.",
-                    "Objects there: " + (", ".join(_objects(file)) or "none") + ". Write one with "
+                    "Objects there: " + listed(_objects(file)) + ". Write one with "
                     "anndata (write_h5ad); what is named .h5 instead, kmufs-stream convert takes.",
                 )
             return found
@@ -188,7 +188,7 @@ def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, st
             raise RequestError(
                 "unknown_layer",
                 f"{path} has no layer {layer!r}.",
-                f"{did_you_mean(layer, layers)}Layers there: {', '.join(layers) or 'none'}.",
+                f"{did_you_mean(layer, layers)}Layers there: {listed(layers)}.",
             )
         return f"layers/{layer}", "var"
     if raw:

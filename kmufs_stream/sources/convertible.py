@@ -6,8 +6,8 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from kmufs_stream.errors import KmufsError, RequestError
-from kmufs_stream.places import is_zarr
+from kmufs_stream.errors import KmufsError, RequestError, listed
+from kmufs_stream.places import free, is_zarr
 
 SHOWN = 5  # names
 STORES = (".zarr", ".zarr.zip", ".h5ad")
@@ -69,7 +69,7 @@ def said_inside(folder: Path) -> str:
     if not names:
         return "The folder holds no store, and no file that can be converted: look for a slip."
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return f"Give one of what is in it: {', '.join(names[:SHOWN])}{more}."
+    return f"Give one of what is in it: {listed(names[:SHOWN])}{more}."
 
 
 def refuse_convertible(path: str) -> None:
@@ -82,7 +82,7 @@ def refuse_convertible(path: str) -> None:
     name = Path(path.partition(INSIDE)[0]).resolve()
     stem = Path(name.stem if name.suffix in COMPRESSED else name).stem
     there = Path(f"{stem}.zarr").exists()
-    command = ["kmufs-stream", "convert", path, *[f"{stem}.converted.zarr"] * there]
+    command = ["kmufs-stream", "convert", path, *[free(f"{stem}.converted.zarr")] * there]
     remedy = f"First type: {shlex.join(command)}"
     if there:
         made = f"If {stem}.zarr, which is here, was made of it, give that."

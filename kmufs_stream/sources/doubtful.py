@@ -123,8 +123,8 @@ def beside_real(
     wider = f"; for {'their' if many else 'its'} sake all values are {together}, not {real}"
     return (
         f"{_said(names)} hold{'s' * (not many)} whole numbers, unlike the other features: if "
-        f"{'they describe' if many else 'it describes'} the samples, say "
-        f"`exclude_features={names[:SHOWN]}`{wider * (together != real)}"
+        f"{'they describe' if many else 'it describes'} the samples, give "
+        f"`exclude_features={names[:SHOWN]}` to open_matrix{wider * (together != real)}"
     )
 
 
@@ -163,8 +163,8 @@ def in_sample(
     if not names:
         return None
     return (
-        f"{_said(names)} may number the samples or tell what they are: if so, say "
-        f"`exclude_features={names[:SHOWN]}`"
+        f"{_said(names)} may number the samples or tell what they are: if so, give "
+        f"`exclude_features={names[:SHOWN]}` to open_matrix"
     )
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError, did_you_mean, listed
 from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Matrix, feature_texts
 from kmufs_stream.zarr_io import decoded
@@ -58,7 +58,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
                 f"`coordinates={name!r}`."
                 if any(_is_feature(matrix, name) for matrix in matrices)
                 else f"{did_you_mean(name, along)}Along the samples are: "
-                f"{', '.join(along) or 'none'}." + ("" if len(matrices) > 1 else BESIDE)
+                f"{listed(along)}." + ("" if len(matrices) > 1 else BESIDE)
             ),
         )
     labels = along[name]

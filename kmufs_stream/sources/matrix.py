@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError, did_you_mean, listed
 from kmufs_stream.places import Place
 from kmufs_stream.sources.doubtful import beside_real
 
@@ -364,7 +364,7 @@ def labelled(matrix: Matrix, coordinate: str) -> Matrix:
         raise RequestError(
             "unknown_labels",
             f"{matrix.source} has no labels {coordinate!r} of its features.",
-            f"{did_you_mean(coordinate, along)}There are: {', '.join(along) or 'none'}.",
+            f"{did_you_mean(coordinate, along)}There are: {listed(along)}.",
         )
     return replace(matrix, labels=decoded_values(matrix.frame[coordinate].variable))
 

@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError, did_you_mean, listed
 from kmufs_stream.internals import is_loaded
 from kmufs_stream.sources.matrix import (
     BARE_DIMS,
@@ -154,7 +154,7 @@ def open_dataset(
         raise RequestError(
             "ambiguous_variable" if tables else "no_table",
             f"The Dataset holds {len(tables)} numeric variables of two or more dimensions"
-            + (f": {', '.join(tables)}." if tables else "."),
+            + (f": {listed(tables)}." if tables else "."),
             "Name one with `variable`, or say `features_from_variables=True`.",
         )
     name = tables[0] if variable is None else variable
@@ -163,7 +163,7 @@ def open_dataset(
         raise RequestError(
             "unknown_variable",
             f"The Dataset has no variable {name!r}.",
-            f"{did_you_mean(name, there)}Its variables are {', '.join(there) or 'none'}.",
+            f"{did_you_mean(name, there)}Its variables are {listed(there)}.",
         )
     array = dataset[name]
     return open_dataarray(

@@ -13,7 +13,7 @@ import zarr
 from upath import UPath
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
 from kmufs_stream.places import Place, is_zarr, name_of, zarr_root
 from kmufs_stream.provenance import FACTOR
 from kmufs_stream.sources.convertible import said_inside
@@ -193,7 +193,7 @@ def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
             raise RequestError(
                 "unknown_group",
                 f"{path} has no group {group!r}.",
-                f"{did_you_mean(group, there)}Groups there: {', '.join(there) or 'none'}.",
+                f"{did_you_mean(group, there)}Groups there: {listed(there)}.",
             ) from None
         raise RequestError(
             "not_zarr",
@@ -263,7 +263,7 @@ def _choose(
             raise RequestError(
                 "unknown_dimension",
                 f"No table in {path} has a dimension {unknown[0]!r}.",
-                f"{did_you_mean(unknown[0], there)}Dimensions there: {', '.join(sorted(there))}.",
+                f"{did_you_mean(unknown[0], there)}Dimensions there: {listed(sorted(there))}.",
             )
         raise RequestError(
             "ambiguous_variable",
@@ -344,7 +344,7 @@ def _candidates(
 def _listing(arrays: dict[str, zarr.Array[Any]]) -> str:
     more = f" and {len(arrays) - LISTED:,} more" if len(arrays) > LISTED else ""
     first = sorted(arrays.items())[:LISTED]
-    return ", ".join(f"{n} {a.shape} {a.dtype}" for n, a in first) + more
+    return ", ".join(f"{listed([n])} {a.shape} {a.dtype}" for n, a in first) + more
 
 
 def _matrix(

@@ -11,7 +11,7 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, listed
 from kmufs_stream.places import Place, name_of
 from kmufs_stream.sources.frame import attributes, coordinates, dimension_names
 from kmufs_stream.sources.matrix import Matrix, Rows, describe, is_numeric
@@ -132,7 +132,7 @@ def common_dimensions(
             "dimensions or more.",
         )
     if len(ranking) > 1 and ranking[0][1] == ranking[1][1]:
-        said = " and ".join(f"{count} along {', '.join(dims)}" for (dims, _), count in ranking)
+        said = " and ".join(f"{count} along {listed(dims)}" for (dims, _), count in ranking)
         raise RequestError(
             "which_dimensions",
             f"{source} holds {said}: which are the features?",

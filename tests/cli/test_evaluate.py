@@ -161,6 +161,11 @@ def test_the_selection_s_condition_is_told_from_one_that_is_typed(cli: Cli, chos
     assert "part.zarr was made of the samples that meet its own condition, 'kind < 2'" in said
     assert "it has no coordinate kind" in said
     assert "--where" not in said
+    others = without.assign_coords(kind=("cell", np.full(without.sizes["cell"], 7)))
+    others.to_zarr("others.zarr", consolidated=False)
+    done = cli("evaluate", "part.zarr", "--data", "others.zarr")
+    assert done.code == 2
+    assert "No sample of others.zarr meets --where 'kind < 2'.\n" in done.err
 
 
 def test_what_apply_wrote_says_what_the_table_is_for(cli: Cli, chosen: Path) -> None:

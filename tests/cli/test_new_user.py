@@ -53,6 +53,9 @@ def test_a_file_that_was_converted_before(cli: Cli, folder: Path) -> None:
     again = cli("select", "t.csv", *SIZE).err
     assert "If t.zarr, which is here" in again
     assert "Else first type: kmufs-stream convert t.csv t.converted.zarr" in again
+    (folder / "t.converted.zarr").mkdir()
+    third = cli("select", "t.csv", *SIZE).err
+    assert "Else first type: kmufs-stream convert t.csv t.converted-2.zarr" in third
 
 
 def test_memory_too_small_for_any_table(cli: Cli, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from commands import Run
 
 Cli = Callable[..., Run]
@@ -64,6 +65,14 @@ def test_what_is_shown(cli: Cli, genes: Path) -> None:
     assert done.out.endswith("  kmufs-stream select genes.zarr --k 3 --h 5 --memory 1GB\n")
     more = ("--method", "lanczos", "--max-passes", 5)
     assert " --method lanczos --max-passes 5\n" in cli("plan", genes, "--k", 3, "--h", 5, *more).out
+
+
+def test_a_long_solve_is_foretold(cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("plan", table, "--k", 3, "--h", 5)
+    assert "may take minutes" not in cli(*asked).words()
+    monkeypatch.setattr("kmufs_stream.solving.LONG", 1.0)
+    assert "note the solver admm may take minutes: some 300 steps" in cli(*asked).words()
+    assert "may take minutes" not in cli(*asked, "--solver", "exact").words()
 
 
 def test_without_labels_it_says_so(cli: Cli, table: Path) -> None:

@@ -150,7 +150,7 @@ def test_rows_that_lie_in_no_one_store_are_told_of(cli: Cli, table: Path) -> Non
     assert cli("info", "all.zarr", "--json").json()["source"] == "data.zarr, then more.zarr"
     done = cli("sweep", "all.zarr", "--k", 2, "--h", 4, "--solver", "exact")
     assert "Next" not in done.out
-    told = "To write it. Give select a store that holds the rows of data.zarr, then more.zarr: "
+    told = "Give select a store that holds the rows of data.zarr, then more.zarr: "
     assert f"{told}--k 2 --h 4 --solver exact --factor all.zarr" in done.out
     shutil.move(table, "moved.zarr")
     done = cli("sweep", "data.factor.zarr", "--k", 2, "--h", 4)
@@ -213,3 +213,5 @@ def test_what_is_proposed_does_not_follow_what_is_explained_mechanically(
     none = said("--k", "2,4", "--h", "5,9", "--solver", "exact", data="none.zarr")
     assert "one of them: k = 2, the smallest; h = 5" in none
     assert "h = 5, the fewest (all have some at noise)" in none
+    one = cli("sweep", "none.zarr", "--k", 2, "--h", 5, "--solver", "exact").words()
+    assert "there may be no clusters. Next: kmufs-stream select none.zarr" in one

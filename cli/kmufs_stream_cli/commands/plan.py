@@ -46,7 +46,7 @@ def plan(
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
     from kmufs_stream.opening import as_decomposed
-    from kmufs_stream.solving import doubtful_sizes
+    from kmufs_stream.solving import AdmmOptions, doubtful_sizes, foretold
     from kmufs_stream.streaming.cluster import connected
 
     matrix, stores = table.open(factor), table.storage_options()
@@ -75,8 +75,9 @@ def plan(
     out = show.console()
     show.line(out, f"{matrix.source}: {matrix.name}", "bold")
     told = [("missing", MISSING[policy])] if matrix.dtype.kind == "f" else []
-    if (note := doubtful_sizes(k, h)) is not None:
-        told.append(("note", as_typed(note)))
+    usable = matrix.width if known is None else len(known.components)
+    notes = doubtful_sizes(k, h), foretold([solver], usable, [h], AdmmOptions().max_iter)
+    told += [("note", as_typed(note)) for note in notes if note is not None]
     show.facts(out, [*plan_facts(matrix, made), *told])
     show.line(out)
     show.line(out, "Memory by stage; they follow each other, so the largest counts:")

@@ -261,7 +261,7 @@ def _show_next(
     """What writes one of the trials; ``reading`` are options for whoever reads the data again."""
     out = show.console()
     reasons = "; ".join(proposal.why)
-    why = f"To write one of them: {reasons}." if reasons else "To write it."
+    why = f"To write one of them: {reasons}. " if reasons else ""
     if found.suggested_k.k is None:
         why = f"No component stands above noise, so there may be no clusters. {why}"
     trial = {"k": proposal.k, "h": proposal.h, "solver": proposal.solver}
@@ -272,13 +272,13 @@ def _show_next(
         data, more = factor.origin.get("source", ""), read_by(factor.origin.get("command", ""))
         more = {"factor": table.data, **{"storage_option": table.storage_option, **more}}
     if show.can_be_typed(data) and not (factor and factor.added_to):
-        show.prose(out, why)
+        show.prose(out, why.strip() or "The next command writes it.")
         drawn = [] if csv is None else show.report(csv)
         show.next_commands(out, show.command("select", data, **trial, **more), *drawn)
         return
     held = f"the rows of {data}" if data else "the rows that it was made of"
     asked = show.command("select", "", **trial, **more).partition(" '' ")[2]
-    show.prose(out, f"{why} Give select a store that holds {held}: {asked}")
+    show.prose(out, f"{why}Give select a store that holds {held}: {asked}")
 
 
 def _show_k(out: Any, found: Sweep) -> None:
