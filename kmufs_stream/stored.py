@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, listed
 from kmufs_stream.places import Place, absence, is_there, name_of, near, zarr_root
 from kmufs_stream.provenance import APPLICATION, FORMAT_VERSIONS, SELECTION
 from kmufs_stream.recognition import recognised, stored_attributes
@@ -90,7 +90,7 @@ class StoredSelection:
         except RequestError as error:
             lost = unknown_names(whole, self.where)
             said = error.message.removesuffix(".")
-            why = f"it has no coordinate {', '.join(lost)}" if lost else said
+            why = f"it has no coordinate {listed(lost)}" if lost else said
             raise RequestError(
                 "wrong_data",
                 f"{self.source} was made of the samples that meet its own condition, "

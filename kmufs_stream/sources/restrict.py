@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean
+from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
 from kmufs_stream.sources.condition import parsed
 from kmufs_stream.sources.frame import coordinates_read
 from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
@@ -120,14 +120,14 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
             "bad_condition",
             f"`where` {condition!r} cannot be answered: {said}",
             f'{_misspelt(condition, along)}Compare coordinates of the samples as in "batch == '
-            f"'b1' and depth > 10\"; there are {', '.join(along) or 'none'}.",
+            f"'b1' and depth > 10\"; there are {listed(along)}.",
         ) from error
     index = np.concatenate(kept) if kept else np.empty(0, np.int64)
     if not len(index):
         raise RequestError(
             "no_samples",
             f"No sample of {matrix.source} meets `where` {condition!r}.",
-            f"The coordinates of the samples are {', '.join(along) or 'none'}.",
+            f"The coordinates of the samples are {listed(along)}.",
         )
     return index
 
