@@ -4,8 +4,13 @@ The image holds kmufs-stream with its cluster extra. The pods mount the volume o
 does the machine, or pod, that runs this: the operator's custom resources must be installed.
 """
 
+import os
 import sys
+from pathlib import Path
 
+config = Path(os.environ.get("KUBECONFIG", "~/.kube/config")).expanduser()
+if not (config.exists() or "KUBERNETES_SERVICE_HOST" in os.environ):
+    sys.exit(f"There is no {config}: run this where kubectl reaches a cluster, or in a pod.")
 try:
     from dask_kubernetes.operator import KubeCluster, make_cluster_spec
     from distributed import Client

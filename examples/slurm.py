@@ -1,7 +1,10 @@
 """Select on the jobs of a SLURM cluster: pip install dask-jobqueue."""
 
+import shutil
 import sys
 
+if shutil.which("sbatch") is None:
+    sys.exit("There is no sbatch here: run this where jobs of SLURM are submitted.")
 try:
     from dask_jobqueue import SLURMCluster
     from distributed import Client

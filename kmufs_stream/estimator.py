@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -26,6 +27,7 @@ from kmufs_stream.factor import Factor, as_whole
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.doubtful import beside_real
 from kmufs_stream.sources.matrix import dense
 from kmufs_stream.sources.memory import check_columns
 
@@ -202,6 +204,8 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             return self._open_lazy(X, reset=reset)
         if isinstance(X, pd.DataFrame):
             check_columns(X)
+            if reset:
+                _note_whole_numbers(X)
         X = validate_data(
             self,
             X,
@@ -242,6 +246,15 @@ def _refuse_missing(X: Any) -> None:
             "Fill them in before, as in make_pipeline(SimpleImputer(), KMeansUFS(...)); or "
             "select(X, k, h, screening=Screening(missing='mean')) has means stand in.",
         )
+
+
+def _note_whole_numbers(X: pd.DataFrame) -> None:
+    """Warn of columns that stand apart as classes or numbers of the samples do."""
+    dtypes = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
+    if len(dtypes) == X.shape[1]:
+        doubt = beside_real(list(X.columns), dtypes, range(len(dtypes)), "leave those columns out")
+        if doubt is not None:
+            warnings.warn(doubt, stacklevel=4)
 
 
 def _dense_blocks(X: Any) -> da.Array:

@@ -122,7 +122,7 @@ class Selection:
 
     def __repr__(self) -> str:
         return (
-            f"<Selection: {self.h} of {self.matrix.shape[1]} features for k = {self.k} by "
+            f"<Selection: {self.h} of {self.matrix.width} features for k = {self.k} by "
             f"{self.solver}, {self.objective / self.optimum:.1%} of the optimum>"
             + "".join(f"\nnote: {note}" for note in self.notes)
         )

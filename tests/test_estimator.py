@@ -250,3 +250,10 @@ def test_tables_in_memory_that_are_not_taken_are_told_how_they_are() -> None:
         select(scipy.sparse.csr_matrix(X), 2, 3)
     with pytest.raises(RequestError, match="Give a path"):
         select([[1, 2], [3, 4]], 1, 1)
+
+
+def test_columns_that_describe_the_samples_are_warned_of() -> None:
+    frame = pd.DataFrame(X, columns=[f"v{i}" for i in range(12)]).assign(group=np.arange(300) % 3)
+    with pytest.warns(UserWarning, match="'group' holds whole numbers.*leave those columns out"):
+        KMeansUFS(3, 4).fit(frame)
+    KMeansUFS(3, 4).fit(frame.drop(columns="group"))

@@ -604,7 +604,7 @@ def test_features_that_look_as_if_they_described_samples_are_told(
         "'n', 'Index', 'label', 'Y' may number the samples or tell what they are"
     )
     asked_for = "`index_column='n', coordinates=['Index', 'label', 'Y'], overwrite=True`"
-    assert f"convert again with {asked_for}, or say `exclude_features`" in note
+    assert f"convert again, also with {asked_for}, or say `exclude_features`" in note
     assert done.summary()["notes"] == [note]
     asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
     done, _ = turned(tmp_path / f"x.{kind}", overwrite=True, **asked)
@@ -629,7 +629,7 @@ def test_whole_numbers_among_real_ones_are_told(
     done, _ = turned(written(tmp_path, "csv", frame(**column)))
     assert len(done.notes) == (parameter is not None)
     if parameter is not None:
-        assert f"convert again with `{parameter}, overwrite=True`, or say" in done.notes[0]
+        assert f"convert again, also with `{parameter}, overwrite=True`, or say" in done.notes[0]
 
 
 def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:

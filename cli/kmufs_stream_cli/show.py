@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from kmufs_stream import Factor
 
 BREAKING = ("Cc", "Zl", "Zp")  # control characters, separators of lines and paragraphs
+OURS = "kmufs-stream"
 NAMED = 5  # of a list of features
 PLACES = ("output", "anndata")  # facts that are copied
 LEAST = 30  # letters of a line of a fact
@@ -119,7 +122,7 @@ def opened(store: str, options: Mapping[str, Any] | None = None) -> str:
     said = json.dumps(store, ensure_ascii=False)
     if options and "://" in store:
         said += f", storage_options={dict(options)!r}"
-    return shell_line(["python", "-c", f"import xarray; print(xarray.open_zarr({said}))"])
+    return shell_line([program("python"), "-c", f"import xarray; print(xarray.open_zarr({said}))"])
 
 
 def report(result: str, stores: list[str] | None = None) -> list[str]:
@@ -186,12 +189,19 @@ def names(factor: Factor) -> dict[int, str]:
     return {int(i): factor.labels[i] for i in first}
 
 
+def program(name: str) -> str:
+    """A program of this environment as a shell finds it: by its place where that is not active."""
+    called = Path(sys.argv[0])
+    there = called.name != OURS or shutil.which(OURS) is not None
+    return name if there else str(called.with_name(name))
+
+
 def command(name: str, data: str | list[str], /, **options: object) -> str:
     """A command as it is typed in a shell, without the options that were not given.
 
     Where what it would write is there already, it writes elsewhere.
     """
-    words = ["kmufs-stream", name, *([data] if isinstance(data, str) else data)]
+    words = [program(OURS), name, *([data] if isinstance(data, str) else data)]
     if name in outputs.ENDINGS and isinstance(data, str):
         from kmufs_stream.places import free
 

@@ -100,17 +100,21 @@ class Doubtful:
         became = "features" if len(found) > 1 else "a feature"
         return [
             f"{_said(names)} may number the samples or tell what they are, and became {became}: "
-            f"if so, convert again with `{', '.join([*asked, 'overwrite=True'])}`, or say "
+            f"if so, convert again, also with `{', '.join([*asked, 'overwrite=True'])}`, or say "
             "`exclude_features` to select."
         ]
 
 
 def beside_real(
-    labels: Sequence[Any] | NDArray[Any], dtypes: Sequence[np.dtype[Any]], asked: Iterable[int]
+    labels: Sequence[Any] | NDArray[Any],
+    dtypes: Sequence[np.dtype[Any]],
+    asked: Iterable[int],
+    remedy: str = "give `exclude_features={names}` to open_matrix",
 ) -> str | None:
     """What is told of features of whole numbers, by their dtypes, among others of real ones.
 
-    ``asked`` are those that take part. None where there is nothing to tell.
+    ``asked`` are those that take part; ``remedy`` keeps them out. None where there is nothing to
+    tell.
     """
     asked = list(asked)
     whole = [i for i in asked if dtypes[i].kind != "f"]
@@ -123,8 +127,8 @@ def beside_real(
     wider = f"; for {'their' if many else 'its'} sake all values are {together}, not {real}"
     return (
         f"{_said(names)} hold{'s' * (not many)} whole numbers, unlike the other features: if "
-        f"{'they describe' if many else 'it describes'} the samples, give "
-        f"`exclude_features={names[:SHOWN]}` to open_matrix{wider * (together != real)}"
+        f"{'they describe' if many else 'it describes'} the samples, "
+        f"{remedy.format(names=names[:SHOWN])}{wider * (together != real)}"
     )
 
 

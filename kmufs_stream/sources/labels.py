@@ -29,8 +29,9 @@ def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
             "label_is_feature",
             f"{name!r} is one of the features that {source} chose: clusters found by the classes "
             "themselves agree with them, and that tells nothing.",
-            f"Select again with `exclude_features={name!r}`, then give the data as `data`; if they "
-            f"were converted, convert again with `coordinates={name!r}, overwrite=True`.",
+            f"Where it is a variable of its own, select again with `exclude_features={name!r}` and "
+            "give the data as `data`; else make it a coordinate of the samples, as convert does, "
+            f"also with `coordinates={name!r}, overwrite=True`, and select again.",
         )
 
 
@@ -52,7 +53,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
         raise RequestError(
             "unknown_labels",
             f"There is no variable {name!r} along the samples of "
-            f"{' or '.join(matrix.source for matrix in matrices)}.",
+            f"{' or '.join(dict.fromkeys(matrix.source for matrix in matrices))}.",
             (
                 "It is a feature there, no coordinate of the samples: convert makes it one, with "
                 f"`coordinates={name!r}`."

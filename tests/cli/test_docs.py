@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 import shutil
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -93,6 +94,7 @@ def test_every_step_of_a_page_works_after_those_before(page: str, cli: Callable[
     for block, arguments in found:
         if block:
             with no_warnings():
+                warnings.filterwarnings("ignore", "The 'future.infer_string'")  # of AnnData itself
                 exec(block, scope)
             continue
         if any(word in ELSEWHERE or "://" in word for word in arguments):

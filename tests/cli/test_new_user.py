@@ -174,3 +174,18 @@ def test_facts_are_read_between_the_edges_of_a_terminal_and_copied_whole() -> No
         assert said[0].startswith("  note    more than one line")
         assert terminal == (len(said[0]) <= 40)
         assert " ".join(" ".join(said[:-1]).split()) == " ".join(rows[0])
+
+
+def test_next_commands_run_where_the_environment_is_not_active(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "kmufs-stream").touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [".venv/bin/kmufs-stream", "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert show.command("info", "x.zarr") == ".venv/bin/kmufs-stream info x.zarr"
+    assert show.opened("x.zarr").startswith(".venv/bin/python -c ")
+    monkeypatch.setenv("PATH", str(folder))
+    assert show.command("info", "x.zarr") == "kmufs-stream info x.zarr"
+    assert show.opened("x.zarr").startswith("python -c ")

@@ -142,7 +142,8 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         ("not run", "; ".join(f"{name}: {why}" for name, why in made.rejected.items()) or "-"),
         (
             "blocks",
-            f"{made.block_rows:,} rows, {made.blocks_per_partition:,} per partition, "
+            f"{min(made.block_rows, matrix.shape[0]):,} rows, "
+            f"{made.blocks_per_partition:,} per partition, "
             f"{counted(len(made.partitions), 'partitions')}",
         ),
         ("threads", f"{made.threads:,}" + _of_workers(made)),
