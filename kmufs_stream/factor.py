@@ -286,7 +286,7 @@ def components_for(k: int, usable: int) -> int:
 def as_whole(name: str, value: SupportsIndex) -> int:
     """A number that was given as k or h, of whatever type. Refuses what is not whole, and bool."""
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool | np.bool_):
             raise TypeError("no number")
         return operator.index(value)
     except TypeError as error:
