@@ -8,9 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-config = Path(os.environ.get("KUBECONFIG", "~/.kube/config")).expanduser()
-if not (config.exists() or "KUBERNETES_SERVICE_HOST" in os.environ):
-    sys.exit(f"There is no {config}: run this where kubectl reaches a cluster, or in a pod.")
 try:
     from dask_kubernetes.operator import KubeCluster, make_cluster_spec
     from distributed import Client
@@ -20,6 +17,9 @@ except ModuleNotFoundError as missing:
     print(f'{missing}: pip install ".[cluster]" dask-kubernetes', file=sys.stderr)
     sys.exit(2)
 
+config = Path(os.environ.get("KUBECONFIG", "~/.kube/config")).expanduser()
+if not (config.exists() or "KUBERNETES_SERVICE_HOST" in os.environ):
+    sys.exit(f"There is no {config}: run this where kubectl reaches a cluster, or in a pod.")
 spec = make_cluster_spec(
     name="kmufs",
     image="registry.example.org/kmufs-stream",

@@ -3,8 +3,6 @@
 import shutil
 import sys
 
-if shutil.which("sbatch") is None:
-    sys.exit("There is no sbatch here: run this where jobs of SLURM are submitted.")
 try:
     from dask_jobqueue import SLURMCluster
     from distributed import Client
@@ -14,6 +12,8 @@ except ModuleNotFoundError as missing:
     print(f'{missing}: pip install ".[cluster]" dask-jobqueue', file=sys.stderr)
     sys.exit(2)
 
+if shutil.which("sbatch") is None:
+    sys.exit("There is no sbatch here: run this where jobs of SLURM are submitted.")
 with (
     SLURMCluster(cores=8, processes=8, memory="32GB", walltime="04:00:00") as cluster,
     Client(cluster) as client,
