@@ -32,9 +32,8 @@ from kmufs_stream_cli.commands.select import select
 from kmufs_stream_cli.commands.sweep import sweep
 from kmufs_stream_cli.commands.update import update
 from kmufs_stream_cli.failure import explain, tell
-from kmufs_stream_cli.typed import remember
+from kmufs_stream_cli.typed import NAME, remember
 
-NAME = "kmufs-stream"
 ONE_DASH = re.compile(r"-([kh])(?: |=|(?=\d))(\d.*)")
 
 app = typer.Typer(

@@ -17,14 +17,13 @@ from rich.table import Table
 
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import outputs
-from kmufs_stream_cli.typed import shell_line
+from kmufs_stream_cli.typed import NAME, shell_line
 from kmufs_stream_cli.wording import ARGUMENTS
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor
 
 BREAKING = ("Cc", "Zl", "Zp")  # control characters, separators of lines and paragraphs
-OURS = "kmufs-stream"
 NAMED = 5  # of a list of features
 PLACES = ("output", "anndata")  # facts that are copied
 LEAST = 30  # letters of a line of a fact
@@ -192,7 +191,7 @@ def names(factor: Factor) -> dict[int, str]:
 def program(name: str) -> str:
     """A program of this environment as a shell finds it: by its place where that is not active."""
     called = Path(sys.argv[0])
-    there = called.name != OURS or shutil.which(OURS) is not None
+    there = called.name != NAME or shutil.which(NAME) is not None
     return name if there else str(called.with_name(name))
 
 
@@ -201,7 +200,7 @@ def command(name: str, data: str | list[str], /, **options: object) -> str:
 
     Where what it would write is there already, it writes elsewhere.
     """
-    words = [program(OURS), name, *([data] if isinstance(data, str) else data)]
+    words = [program(NAME), name, *([data] if isinstance(data, str) else data)]
     if name in outputs.ENDINGS and isinstance(data, str):
         from kmufs_stream.places import free
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
+NAME = "kmufs-stream"
 SPECIAL = re.compile(r'["$`\\!]')  # within double quotes
 READING = ("--retries", "--storage-option")
 SECRETS = (

@@ -22,6 +22,7 @@ from kmufs_stream.noise import noise_edge
 from kmufs_stream.places import Place, name_of, zarr_root
 from kmufs_stream.recognition import SWEPT
 from kmufs_stream.solvers.clustering import fit_kmeans
+from kmufs_stream.solving import is_greedy
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, plain
 from kmufs_stream.stored import read_selection
@@ -107,6 +108,11 @@ class Result:
     history: Mapping[str, NDArray[Any]]
     redundancy: Redundancy | None
     view: View | None
+
+    @property
+    def greedy(self) -> bool:
+        """The solver chose one feature after another."""
+        return is_greedy(self.attrs["solver"])
 
     @property
     def of_optimum(self) -> float:

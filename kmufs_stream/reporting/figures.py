@@ -13,7 +13,6 @@ from kmufs_stream.measures import COPIES
 from kmufs_stream.reporting import drawing
 from kmufs_stream.reporting.content import Redundancy, Result, Trials, View
 from kmufs_stream.reporting.drawing import ACCENT, MUTED, SECOND, Panel
-from kmufs_stream.solving import is_greedy
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def _convergence(result: Result) -> Picture:
         if attrs["converged"]
         else "NOT CONVERGED: the chosen set was still changing"
     )
-    if is_greedy(attrs["solver"]):
+    if result.greedy:
         said = (
             f"{steps:,} steps, a feature each; what the solver maximises ends at "
             f"{attrs['solver_objective']:.4g}."
