@@ -19,7 +19,7 @@ from packaging.version import Version
 
 import kmufs_stream
 import kmufs_stream_cli
-from kmufs_stream_cli.app import app
+from kmufs_stream_cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -133,12 +133,10 @@ def loaded_by(code: str) -> set[str]:
 
 def test_importing_and_help_load_nothing_heavy() -> None:
     assert not loaded_by("import kmufs_stream") & (HEAVY | {"typer", "rich"})
-    names = [command.callback.__name__ for command in app.registered_commands if command.callback]
-    assert "select" in names
-    helps = "; ".join(f"main(['{name}', '--help'])" for name in [*names, "--help"])
+    helps = "; ".join(f"main(['{name}', '--help'])" for name in [*COMMANDS, "--help"])
     loaded = loaded_by(f"from kmufs_stream_cli import main; {helps}")
     assert "typer" in loaded
-    assert not loaded & HEAVY
+    assert not loaded & (HEAVY | {"pydantic"})  # which newer Typer loads when it must
 
 
 def test_one_version() -> None:

@@ -10,39 +10,100 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from kmufs_stream.allocator import share_one_heap
 from kmufs_stream.errors import RequestError
 from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
-from kmufs_stream_cli.commands.apply import apply
-from kmufs_stream_cli.commands.convert import convert
-from kmufs_stream_cli.commands.decompose import decompose
-from kmufs_stream_cli.commands.demo import demo
-from kmufs_stream_cli.commands.evaluate import evaluate
-from kmufs_stream_cli.commands.info import info
-from kmufs_stream_cli.commands.plan import plan
-from kmufs_stream_cli.commands.rechunk import rechunk
-from kmufs_stream_cli.commands.report import report
-from kmufs_stream_cli.commands.select import select
-from kmufs_stream_cli.commands.sweep import sweep
-from kmufs_stream_cli.commands.update import update
 from kmufs_stream_cli.failure import explain, tell
+from kmufs_stream_cli.help import Command, examples, write_section
 from kmufs_stream_cli.typed import NAME, remember
 
 ONE_DASH = re.compile(r"-([kh])(?: |=|(?=\d))(\d.*)")
+WIDEST = 100  # letters of a line of help
+SHARED: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+}
 
-app = typer.Typer(
-    name=NAME,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="To see it work: kmufs-stream demo",
-)
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "select": (
+        "select data.zarr --k 10 --h 100",
+        "select cells.h5ad --layer counts --transform log1p --k 20 --h 200",
+        "select data.zarr --k 10 --h 100 --workers 4 --log 2> run.log",
+    ),
+    "plan": ("plan data.zarr --k 10 --h 100 --memory 2GB",),
+    "decompose": (
+        "decompose data.zarr --k 20",
+        "decompose s3://bucket/data.zarr --k 20 --out s3://bucket/factor.zarr",
+    ),
+    "update": (
+        "update data.factor.zarr --with new.zarr --overwrite",
+        "update data.factor.zarr --with new.zarr --out updated.zarr",
+    ),
+    "evaluate": (
+        "evaluate data.selected.zarr",
+        "evaluate data.selected.zarr --labels cell_type --data data.zarr",
+    ),
+    "sweep": (
+        "sweep data.factor.zarr --k 5,10,20 --h 20:200:20 --suggest-h",
+        "sweep data.zarr --suggest-k --suggest-h --solver css,consensus --csv trials.csv",
+    ),
+    "report": (
+        "report data.selected.zarr",
+        "report a.selected.zarr b.selected.zarr sweep.csv --png figures",
+    ),
+    "info": ("info data.selected.zarr", "info data.factor.zarr"),
+    "apply": ("apply data.selected.zarr new.zarr",),
+    "convert": (
+        "convert table.csv --index-column id",
+        "convert data.h5::/counts counts.zarr",
+    ),
+    "rechunk": ("rechunk wide.zarr --memory 2GB",),
+    "demo": ("demo",),
+}
+"""All commands, each in a module of its name, with the examples of its help."""
+
+
+class Commands(TyperGroup):
+    """The commands, of which only that is made which is typed: a help must not wait for all."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        flags = super().get_params(ctx)
+        for flag in flags:
+            flag.default = False  # of one that is None, Typer loads pydantic to learn as much
+        return flags
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        alone = typer.Typer(add_completion=False, **SHARED)
+        shown = examples([f"{NAME} {words}" for words in COMMANDS[cmd_name]])
+        alone.command(cmd_name, cls=Command, epilog=shown)(_function(cmd_name))
+        return typer.main.get_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        said = {name: str(_function(name).__doc__).partition("\n\n")[0] for name in COMMANDS}
+        write_section(formatter, "Commands", list(said.items()))
+
+
+def _function(name: str) -> Callable[..., None]:
+    """What runs a command."""
+    run: Callable[..., None] = getattr(import_module(f"{__package__}.commands.{name}"), name)
+    return run
+
+
+app = typer.Typer(name=NAME, cls=Commands, epilog="To see it work: kmufs-stream demo", **SHARED)
 
 
 def _version(asked: bool) -> None:
@@ -64,50 +125,6 @@ def _root(
     """
 
 
-def _examples(*commands: str) -> str:
-    """What stands below a command's help, a line each."""
-    return "\n\n".join(("Examples:", *(f"{NAME} {command}" for command in commands)))
-
-
-COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
-    select: (
-        "select data.zarr --k 10 --h 100",
-        "select cells.h5ad --layer counts --transform log1p --k 20 --h 200",
-        "select data.zarr --k 10 --h 100 --workers 4 --log 2> run.log",
-    ),
-    plan: ("plan data.zarr --k 10 --h 100 --memory 2GB",),
-    decompose: (
-        "decompose data.zarr --k 20",
-        "decompose s3://bucket/data.zarr --k 20 --out s3://bucket/factor.zarr",
-    ),
-    update: (
-        "update data.factor.zarr --with new.zarr --overwrite",
-        "update data.factor.zarr --with new.zarr --out updated.zarr",
-    ),
-    evaluate: (
-        "evaluate data.selected.zarr",
-        "evaluate data.selected.zarr --labels cell_type --data data.zarr",
-    ),
-    sweep: (
-        "sweep data.factor.zarr --k 5,10,20 --h 20:200:20 --suggest-h",
-        "sweep data.zarr --suggest-k --suggest-h --solver css,consensus --csv trials.csv",
-    ),
-    report: (
-        "report data.selected.zarr",
-        "report a.selected.zarr b.selected.zarr sweep.csv --png figures",
-    ),
-    info: ("info data.selected.zarr", "info data.factor.zarr"),
-    apply: ("apply data.selected.zarr new.zarr",),
-    convert: (
-        "convert table.csv --index-column id",
-        "convert data.h5::/counts counts.zarr",
-    ),
-    rechunk: ("rechunk wide.zarr --memory 2GB",),
-    demo: ("demo",),
-}
-"""All commands, each with the examples of its help."""
-for command, examples in COMMANDS.items():
-    app.command(epilog=_examples(*examples))(command)
 program = typer.main.get_command(app)
 
 

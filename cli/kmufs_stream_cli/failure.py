@@ -115,6 +115,8 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
     elif "No such command" in message and Path(named[-1]).exists():
         what = shell_line([command[0], "select", *command[1:]])
         remedy = f"A command comes first, as in: {what}"
+    elif "No such command" in message and context is not None:
+        remedy = did_you_mean(named[-1], context.command.list_commands(context)) + remedy
     return Failure("usage", message, remedy, 2)
 
 

@@ -12,15 +12,14 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import Console
-from rich.table import Table
-
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import outputs
 from kmufs_stream_cli.typed import NAME, shell_line
 from kmufs_stream_cli.wording import ARGUMENTS
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kmufs_stream import Factor
 
 BREAKING = ("Cc", "Zl", "Zp")  # control characters, separators of lines and paragraphs
@@ -37,6 +36,8 @@ def as_json(document: Mapping[str, Any]) -> None:
 
 def console() -> Console:
     """Stdout, with nothing in labels and paths taken for markup, nor cut off a terminal."""
+    from rich.console import Console  # which --help need not wait for
+
     made = Console(markup=False, highlight=False, emoji=False)
     if not made.is_terminal:
         made.width = WIDE
@@ -73,6 +74,8 @@ def line(out: Console, text: str = "", style: str | None = None) -> None:
 
 def table(out: Console, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> None:
     """A plain table; ``columns`` are names and whether they hold numbers."""
+    from rich.table import Table
+
     made = Table(box=None, pad_edge=True, header_style="bold")
     for name, numeric in columns:
         justify: Literal["left", "right"] = "right" if numeric else "left"

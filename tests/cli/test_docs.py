@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import shlex
 import shutil
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.io
+import typer
 import xarray as xr
 from commands import Run, documented
 from helpers import no_warnings, planted, write_bare
@@ -25,7 +25,7 @@ from sources import anndata_stores as stores
 
 from kmufs_stream.routes import ROUTES
 from kmufs_stream.solving import SOLVERS
-from kmufs_stream_cli.app import COMMANDS
+from kmufs_stream_cli.app import COMMANDS, program
 from kmufs_stream_cli.demo_data import write_digits
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +120,12 @@ def test_none_is_forgotten(page: str, names: Mapping[str, object]) -> None:
 
 
 def test_every_json_is_told_of() -> None:
-    able = {c.__name__ for c in COMMANDS if "json" in inspect.signature(c).parameters}
+    context = typer.Context(program)
+    able = {
+        name
+        for name in COMMANDS
+        if "json" in [p.name for p in program.get_command(context, name).params]
+    }
     assert able == documented().keys()
 
 

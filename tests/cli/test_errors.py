@@ -406,7 +406,14 @@ CASES = [
         ("'data.zarr'",),
         "kmufs-stream select data.zarr --k 2",
     ),
-    Case("misspelt command", ok, ("selec", "data.zarr"), "usage", ("'selec'",), "--help"),
+    Case(
+        "misspelt command",
+        ok,
+        ("selec", "data.zarr"),
+        "usage",
+        ("'selec'",),
+        "Did you mean 'select'? See",
+    ),
 ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
+import typer
 import xarray as xr
 from commands import Run
 from helpers import planted
@@ -18,7 +20,7 @@ from kmufs_stream.screening import POLICIES
 from kmufs_stream.solving import SOLVERS
 from kmufs_stream.streaming.scaling import Precision
 from kmufs_stream_cli import main, options
-from kmufs_stream_cli.app import COMMANDS
+from kmufs_stream_cli.app import COMMANDS, program
 
 Cli = Callable[..., Run]
 
@@ -116,8 +118,22 @@ def test_a_shell_completes(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_a_summary_and_the_examples(cli: Cli, command: Callable[..., None]) -> None:
-    shown = " ".join(cli(command.__name__, "--help").out.split())
-    assert str(command.__doc__).split("\n\n")[0].strip()[:50] in shown
+def test_help_has_a_summary_and_the_examples(cli: Cli, command: str) -> None:
+    shown = cli(command, "--help").out
+    function = program.get_command(typer.Context(program), command).callback
+    summary = " ".join(str(function.__doc__).partition("\n\n")[0].split())
+    for told in (shown, cli("--help").out):
+        assert summary in " ".join(told.split())
     for example in COMMANDS[command]:
-        assert f"kmufs-stream {example}"[:70] in shown
+        assert f"    kmufs-stream {example}\n" in shown
+
+
+def test_help_has_sections_of_options(cli: Cli) -> None:
+    shown = cli("select", "--help").out
+    heads = [line for line in shown.splitlines() if re.fullmatch(r"[A-Z].*:", line)]
+    assert heads[:3] == ["Arguments:", "Options:", "What the data are:"]
+    assert heads[-1] == "Resources:"
+    assert not {"\x1b", "\\"} & set(shown)
+    context = typer.Context(program)
+    named = {max(p.opts, key=len) for p in program.get_command(context, "select").params}
+    assert named - {"data"} <= set(re.findall(r"(?:  |, )(--[\w-]+)", shown))
