@@ -58,12 +58,14 @@ class FullCost:
     best : the same of the best clustering that K-means found on all usable features.
     ratio : the one over the other: what guarantees of the form 1 + eps speak of.
     clustering : that best one.
+    standard : by what it standardised the features.
     """
 
     chosen: float
     best: float
     ratio: float
     clustering: Clustering
+    standard: Standard
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,6 +190,7 @@ def evaluate(
     k: int | None = None,
     starts: int = STARTS,
     seed: int = 0,
+    beside: Evaluation | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -214,6 +217,9 @@ def evaluate(
         Independent starts of K-means, of which the one of least cost counts.
     seed : int, default 0
         Of these starts.
+    beside : Evaluation, optional
+        That of another result, to compare with. Where it was made of the same samples by the same
+        ``data``, ``k``, ``starts`` and ``seed``, K-means on all features is not done once more.
     memory, threads, storage_options, progress
         See :func:`kmufs_stream.decompose`.
 
@@ -262,7 +268,11 @@ def evaluate(
     if labels is not None:
         refuse_feature(labels, () if names is None else names, chosen.source)
         codes, classes = class_codes(labels, looked_at)
-    for reader in (read,) if read_all is None else (read, read_all):
+    known = None
+    if read_all is not None and every is not None and beside is not None:
+        asked = (k, starts, seed, n, read_all.plan.method)
+        known = _known_best(beside, asked, every)
+    for reader in (read,) if read_all is None or known is not None else (read, read_all):
         if reader.plan.method == "lloyd":
             progress(Noticed(_foretold(reader, starts)))
 
@@ -284,10 +294,10 @@ def evaluate(
         state = read_all(Clusters(every, columns, found.centres, codes, classes), "clusters")
         squares = between_clusters(state.counts, state.sums)
         between = _shares(squares[columns], state.squares[columns])
-        best = kmeans(
+        best = known or kmeans(
             read_all.matrix, every, k, read_all.plan, starts=starts, seed=seed, progress=progress
         )
-        full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best)
+        full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best, every)
     with blas.all_cores():
         rank = effective_rank(correlation)
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
@@ -370,7 +380,19 @@ def _shares(part: Float, whole: Float) -> Float:
     return np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
 
 
-def _full_cost(between: float, total: float, best: Clustering) -> FullCost:
+def _known_best(
+    other: Evaluation, asked: tuple[int, int, int, int, str], standard: Standard
+) -> Clustering | None:
+    """K-means on all features, where another evaluation has run the very same."""
+    full = other.full_cost
+    if full is None:
+        return None
+    ran = (other.k, other.starts, other.seed, other.samples, full.clustering.method)
+    return full.clustering if ran == asked and full.standard.same_as(standard) else None
+
+
+def _full_cost(between: float, total: float, best: Clustering, standard: Standard) -> FullCost:
     """Both costs as shares of all variance; where rounding is all that is left, they tie."""
     chosen, least = 1.0 - between / total, best.cost / total
-    return FullCost(chosen, least, chosen / least if least > ROUNDING else 1.0, best)
+    ratio = chosen / least if least > ROUNDING else 1.0
+    return FullCost(chosen, least, ratio, best, standard)

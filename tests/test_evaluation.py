@@ -17,10 +17,12 @@ from sklearn.cluster import KMeans
 
 from kmufs_stream import (
     BrokenError,
+    Matrix,
     RequestError,
     Screening,
     apply,
     evaluate,
+    evaluation,
     kmeans,
     open_matrix,
     select,
@@ -452,3 +454,33 @@ def test_dimensions_with_spaces(tmp_path: Path) -> None:
     found = evaluate(tmp_path / "chosen.zarr", labels="a class")
     assert found.samples == 120
     assert found.agreement is not None
+
+
+def test_all_features_are_clustered_once_for_several_results(
+    stored: tuple[Path, Path, xr.DataArray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, result, array = stored
+    select(path, K, H + 1, solver="exact", out=tmp_path / "other.zarr")
+    shifted = array.assign_coords(gene=array.gene) + np.arange(len(array)).reshape(-1, 1)
+    second = write_xarray(tmp_path / "y.zarr", shifted.rename("counts"), chunks=(50, 12))
+    select(second, K, H, out=tmp_path / "of_other_data.zarr")
+    clustered: list[int] = []
+    run = evaluation.kmeans
+
+    def counted(matrix: Matrix, *given: Any, **options: Any) -> kmeans.Clustering:
+        clustered.append(matrix.shape[1])
+        return run(matrix, *given, **options)
+
+    alone = evaluate(tmp_path / "other.zarr", data=path)
+    monkeypatch.setattr(evaluation, "kmeans", counted)
+    first = evaluate(result, data=path)
+    after = evaluate(tmp_path / "other.zarr", data=path, beside=first)
+    assert clustered == [H, 12, H + 1]
+    assert after.summary()["cost_ratio"] == alone.summary()["cost_ratio"]
+    assert after.summary()["full_iterations"] == alone.summary()["full_iterations"]
+    clustered.clear()
+    for changed in ({"k": 2}, {"starts": 3}, {"seed": 1}):
+        evaluate(tmp_path / "other.zarr", data=path, beside=first, **changed)  # type: ignore[arg-type]
+    evaluate(tmp_path / "of_other_data.zarr", data=second, beside=first)
+    evaluate(result, data=path, beside=evaluate(result))
+    assert clustered == [H + 1, 12] * 3 + [H, 12] + [H] + [H, 12]

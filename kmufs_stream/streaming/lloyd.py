@@ -32,6 +32,10 @@ class Standard:
         """That of some of the features."""
         return Standard(self.mean[columns], self.std[columns])
 
+    def same_as(self, other: Standard) -> bool:
+        """Whether it does the same, to the last bit."""
+        return np.array_equal(self.mean, other.mean) and np.array_equal(self.std, other.std)
+
     def rows(self, values: NDArray[Any]) -> Float:
         """(x - mean) / std, (rows, p) float64."""
         inverse = np.divide(1.0, self.std, where=self.std > 0, out=np.zeros(len(self.std)))

@@ -88,7 +88,7 @@ def evaluate(
 
     _check_table(table)
     measures = {"k": k, "starts": starts if starts != STARTS else None, "seed": seed or None}
-    every = []
+    every: list[Evaluation] = []
     for result in results:
         data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
         with shown(log=log, quiet=quiet) as progress:
@@ -99,6 +99,7 @@ def evaluate(
                 k=k,
                 starts=starts,
                 seed=seed,
+                beside=every[-1] if every else None,
                 memory=memory,
                 threads=threads,
                 storage_options=table.storage_options(),
