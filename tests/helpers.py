@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import xarray as xr
 import zarr
 from scipy.linalg import hadamard
@@ -27,6 +28,11 @@ QUIET = (
     "Consolidated metadata is currently not part",
     ".*does not have a Zarr V3 specification",
 )
+
+
+def slow(*values: Any) -> Any:
+    """Arguments of a test that quicker ones guard too; run with -m slow."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def planted(

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 import xarray as xr
 import zarr
 from dask.utils import parse_bytes
+from helpers import slow
 
 from kmufs_stream import select
 
@@ -67,9 +68,7 @@ def check(folder: Path, n: int, p: int, chunk_rows: int, memory: str, budget: in
         np.testing.assert_array_equal(with_data[row], source[row][result["selected"]])
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(s, marks=[] if s == 34 else pytest.mark.slow) for s in range(1, 80)]
-)
+@pytest.mark.parametrize("seed", [s if s == 34 else slow(s) for s in range(1, 80)])
 @linux
 def test_plans_drawn_at_random_keep_their_word(seed: int, tmp_path: Path) -> None:
     """Measured peak <= predicted <= budget, for the whole process of a command."""
@@ -206,7 +205,10 @@ print(json.dumps({"peak": peak, "budget": budget}))
 
 
 @linux
-@pytest.mark.parametrize("name", ["x.csv", "x.parquet", "x.npy", "c.npz", "f.npz", "x.nc", "x.mat"])
+@pytest.mark.parametrize(
+    "name",
+    ["x.csv", "x.parquet", "x.nc", *map(slow, ("x.npy", "c.npz", "f.npz", "x.mat"))],
+)
 def test_a_conversion_keeps_to_its_budget(tmp_path: Path, name: str) -> None:
     values = np.random.default_rng(0).normal(size=(40_000, 50))
     table = pd.DataFrame(values[:20_000]).rename(columns=str).assign(year=7)

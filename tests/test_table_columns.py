@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from helpers import no_warnings, planted
+from helpers import no_warnings, planted, slow
 
 from kmufs_stream import Conversion, RequestError, convert, evaluate, open_matrix, select
 from kmufs_stream.formats import csv, incoming
@@ -511,7 +511,7 @@ def test_integers_beyond_64_bits(tmp_path: Path) -> None:
     assert "`coordinates='a'`" in raised.value.remedy
 
 
-@pytest.mark.parametrize("first", [pytest.param(0, marks=pytest.mark.slow), 30])
+@pytest.mark.parametrize("first", [slow(0), 30])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_long_texts_keep_to_the_budget(tmp_path: Path, kind: str, first: int) -> None:
     notes = ["short"] * first + ["漢" * 900_000] * 20  # two bytes each in memory, three in a file

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from commands import Gate, Run, begun, ended
-from helpers import contents, environment, planted, write_bare
+from helpers import contents, environment, planted, slow, write_bare
 from processes import until
 
 from kmufs_stream_cli.interrupt import Interrupted
@@ -80,9 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(done.json(), chosen(folder / "whole.zarr"))
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, slow(signal.SIGTERM)])
 def test_an_interrupted_run_says_how_to_go_on(
     rows: Path, folder: Path, here: Cli, whole: Whole, gate: Gate, number: signal.Signals
 ) -> None:
