@@ -22,7 +22,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
 from kmufs_stream_cli.failure import explain, tell
-from kmufs_stream_cli.help import Command, examples, write_section
+from kmufs_stream_cli.help import Command, examples, write_parameters, write_section
 from kmufs_stream_cli.typed import NAME, remember
 
 ONE_DASH = re.compile(r"-([kh])(?: |=|(?=\d))(\d.*)")
@@ -92,7 +92,8 @@ class Commands(TyperGroup):
         alone.command(cmd_name, cls=Command, epilog=shown)(_function(cmd_name))
         return typer.main.get_command(alone)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write_parameters(self.get_params(ctx), ctx, formatter)
         said = {name: str(_function(name).__doc__).partition("\n\n")[0] for name in COMMANDS}
         write_section(formatter, "Commands", list(said.items()))
 

@@ -12,16 +12,21 @@ class Command(TyperCommand):
     """A command whose help shows its arguments, then its options, those of a kind together."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
-            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            panel = getattr(parameter, "rich_help_panel", None) or usual
-            if record := parameter.get_help_record(ctx):
-                name, said = record
-                # Older Typer escapes brackets for its own layout.
-                sections.setdefault(panel, []).append((name, said.replace(r"\[", "[")))
-        for heading, records in sections.items():
-            write_section(formatter, heading, records)
+        write_parameters(self.get_params(ctx), ctx, formatter)
+
+
+def write_parameters(parameters: list[Any], ctx: Any, formatter: Any) -> None:
+    """Sections of arguments and options."""
+    sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+    for parameter in parameters:
+        usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+        panel = getattr(parameter, "rich_help_panel", None) or usual
+        if record := parameter.get_help_record(ctx):
+            name, said = record
+            # Older Typer escapes brackets for its own layout.
+            sections.setdefault(panel, []).append((name, said.replace(r"\[", "[")))
+    for heading, records in sections.items():
+        write_section(formatter, heading, records)
 
 
 def write_section(formatter: Any, heading: str, records: list[tuple[str, str]]) -> None:
