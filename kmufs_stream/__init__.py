@@ -22,20 +22,19 @@ if TYPE_CHECKING:
     from kmufs_stream.errors import BrokenError, KmufsError, RequestError
     from kmufs_stream.estimator import KMeansUFS
     from kmufs_stream.evaluation import Evaluation, evaluate
-    from kmufs_stream.factor import Factor
-    from kmufs_stream.factor_store import load_factor, save_factor
+    from kmufs_stream.events import Advanced, Noticed, Planned, Started
+    from kmufs_stream.factors.factor import Factor
+    from kmufs_stream.factors.store import load_factor, save_factor
     from kmufs_stream.information import info
-    from kmufs_stream.progress import Advanced, Noticed, Planned, Started
+    from kmufs_stream.options import AdmmOptions, LanczosOptions, Screening
     from kmufs_stream.rechunking import Rechunking, rechunk
     from kmufs_stream.reporting import Report, report
-    from kmufs_stream.result import Selection
-    from kmufs_stream.routes import LanczosOptions
-    from kmufs_stream.screening import Screening
+    from kmufs_stream.results.result import Selection
+    from kmufs_stream.results.trials import Sweep
     from kmufs_stream.selection import plan_selection, select
-    from kmufs_stream.solving import AdmmOptions
     from kmufs_stream.sources import Matrix, open_matrix
-    from kmufs_stream.streaming.plan import Plan
-    from kmufs_stream.trials import Sweep, sweep
+    from kmufs_stream.streaming.planning.plan import Plan
+    from kmufs_stream.sweeping import sweep
     from kmufs_stream.updating import update
 
 __all__ = [
@@ -79,40 +78,40 @@ __all__ = [
 
 # Loaded when first asked for: "kmufs-stream --help" must not wait for the scientific stack.
 _HOMES = {
-    "AdmmOptions": "solving",
-    "Advanced": "progress",
+    "AdmmOptions": "options",
+    "Advanced": "events",
     "Application": "application",
     "BrokenError": "errors",
     "Conversion": "conversion",
     "Evaluation": "evaluation",
-    "Factor": "factor",
+    "Factor": "factors.factor",
     "KMeansUFS": "estimator",
     "KmufsError": "errors",
-    "LanczosOptions": "routes",
+    "LanczosOptions": "options",
     "Matrix": "sources",
-    "Noticed": "progress",
-    "Plan": "streaming.plan",
-    "Planned": "progress",
+    "Noticed": "events",
+    "Plan": "streaming.planning.plan",
+    "Planned": "events",
     "Rechunking": "rechunking",
     "Report": "reporting",
     "RequestError": "errors",
-    "Screening": "screening",
-    "Selection": "result",
-    "Started": "progress",
-    "Sweep": "trials",
+    "Screening": "options",
+    "Selection": "results.result",
+    "Started": "events",
+    "Sweep": "results.trials",
     "apply": "application",
     "convert": "conversion",
     "decompose": "decomposition",
     "evaluate": "evaluation",
     "info": "information",
-    "load_factor": "factor_store",
+    "load_factor": "factors.store",
     "open_matrix": "sources",
     "plan_selection": "selection",
     "rechunk": "rechunking",
     "report": "reporting",
-    "save_factor": "factor_store",
+    "save_factor": "factors.store",
     "select": "selection",
-    "sweep": "trials",
+    "sweep": "sweeping",
     "update": "updating",
 }
 

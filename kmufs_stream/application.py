@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.decomposition import inputs_of
-from kmufs_stream.identity import check_unchanged, digest_of_chunks
-from kmufs_stream.matching import Matched, ReorderedRows, find_features
-from kmufs_stream.opening import open_like
-from kmufs_stream.output import check_output
-from kmufs_stream.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.planning import table_of
-from kmufs_stream.progress import SILENT, Progress
-from kmufs_stream.provenance import APPLICATION, FORMAT_VERSIONS, origin
+from kmufs_stream.events import SILENT, Progress
+from kmufs_stream.factors.computing import inputs_of
+from kmufs_stream.factors.identity import check_unchanged, digest_of_chunks
+from kmufs_stream.factors.planning import table_of
+from kmufs_stream.factors.reopening import open_like
 from kmufs_stream.remedies import placing_options
+from kmufs_stream.results.reading import read_selection
+from kmufs_stream.results.writing import subset_frame, write_result
+from kmufs_stream.sources.matching import Matched, ReorderedRows, find_features
 from kmufs_stream.sources.matrix import plain
-from kmufs_stream.stored import read_selection
-from kmufs_stream.streaming.memory import peak_memory
-from kmufs_stream.streaming.plan import make_plan
-from kmufs_stream.streaming.sizing import Cost, Demand, Way
-from kmufs_stream.subset import subset_frame, write_result
+from kmufs_stream.storage.output import check_output
+from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
+from kmufs_stream.storage.provenance import APPLICATION, FORMAT_VERSIONS, origin
+from kmufs_stream.streaming.planning.plan import make_plan
+from kmufs_stream.streaming.planning.sizing import Cost, Demand, Way
+from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
 FREE = Cost(state=0, update=0, driver=0, finish=0, kept=0, reads=0)

@@ -15,21 +15,21 @@ import numpy as np
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import KmufsError, RequestError
+from kmufs_stream.events import SILENT, Progress
+from kmufs_stream.formats.blocks import Incoming, unreadable, write_blocks
 from kmufs_stream.formats.csv import open_csv
 from kmufs_stream.formats.hdf5 import is_netcdf, open_hdf5, open_mat
-from kmufs_stream.formats.incoming import Incoming, unreadable, write_blocks
 from kmufs_stream.formats.mtx import write_mtx
 from kmufs_stream.formats.netcdf import write_netcdf
 from kmufs_stream.formats.npy import open_npy
 from kmufs_stream.formats.parquet import open_parquet
-from kmufs_stream.output import check_output, new_zarr
-from kmufs_stream.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.progress import SILENT, Progress
 from kmufs_stream.sources.casting import parse_dtype
 from kmufs_stream.sources.convertible import INSIDE, SUFFIXES, kind_of
-from kmufs_stream.sources.store import tables_in
-from kmufs_stream.streaming.memory import available_memory, peak_memory
-from kmufs_stream.streaming.plan import parse_memory
+from kmufs_stream.sources.zarr_store import tables_in
+from kmufs_stream.storage.output import check_output, new_zarr
+from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
+from kmufs_stream.streaming.planning.plan import parse_memory
+from kmufs_stream.system.memory import available_memory, peak_memory
 from kmufs_stream.version import __version__
 
 INDEXED = {"csv": open_csv, "parquet": open_parquet}

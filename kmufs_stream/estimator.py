@@ -19,17 +19,17 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kmufs_stream.batches import Batches
-from kmufs_stream.choices import SolverName
 from kmufs_stream.decomposition import decompose
 from kmufs_stream.errors import RequestError, counted
-from kmufs_stream.factor import Factor, as_whole
+from kmufs_stream.factors.batches import Batches
+from kmufs_stream.factors.factor import Factor, as_whole
+from kmufs_stream.factors.solving import check_h, check_solver, solve
+from kmufs_stream.options import AdmmOptions, SolverName
 from kmufs_stream.solvers import Solution, feature_scores
-from kmufs_stream.solving import AdmmOptions, check_h, check_solver, solve
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.doubtful import beside_real
+from kmufs_stream.sources.arrays import check_columns
+from kmufs_stream.sources.id_columns import beside_real
 from kmufs_stream.sources.matrix import dense
-from kmufs_stream.sources.memory import check_columns
 
 PARAMETER = re.compile(r"`(\w+)[=`]")  # as messages name them
 DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time

@@ -11,35 +11,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream import blas
 from kmufs_stream.errors import RequestError, counted
-from kmufs_stream.factor import as_whole, check_k
-from kmufs_stream.kmeans import Clustering, kmeans, kmeans_ways
-from kmufs_stream.measures import (
+from kmufs_stream.events import SILENT, Noticed, Progress
+from kmufs_stream.factors.factor import as_whole, check_k
+from kmufs_stream.factors.methods.gram import correlation_matrix
+from kmufs_stream.factors.methods.screening import Standardised, standardise
+from kmufs_stream.factors.planning import table_of
+from kmufs_stream.factors.reopening import open_like
+from kmufs_stream.options import Screening
+from kmufs_stream.remedies import placing_options
+from kmufs_stream.results.measures import (
     Agreement,
     agreement,
     between_clusters,
     effective_rank,
     mean_correlation,
 )
-from kmufs_stream.opening import open_like
-from kmufs_stream.places import PlaceLike, place_of
-from kmufs_stream.planning import table_of
-from kmufs_stream.progress import SILENT, Noticed, Progress
-from kmufs_stream.remedies import placing_options
-from kmufs_stream.routes.gram import correlation_matrix
-from kmufs_stream.screening import Screening, Standardised, standardise
+from kmufs_stream.results.reading import open_selection
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.labels import along_samples, class_codes, refuse_feature
 from kmufs_stream.sources.matrix import dense, densified, plain
-from kmufs_stream.stored import open_selection
-from kmufs_stream.streaming.kernels import Gram, Kernel, State
-from kmufs_stream.streaming.lloyd import Clusters, Standard
-from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.storage.places import PlaceLike, place_of
+from kmufs_stream.streaming.kernels.gram import Gram, Kernel, State
+from kmufs_stream.streaming.kernels.lloyd import Clusters, Standard
+from kmufs_stream.streaming.kernels.scaling import Scaling, read_probe
+from kmufs_stream.streaming.kmeans import Clustering, kmeans, kmeans_ways
 from kmufs_stream.streaming.passes import run_planned
-from kmufs_stream.streaming.plan import Plan, make_plan
-from kmufs_stream.streaming.scaling import Scaling, read_probe
-from kmufs_stream.streaming.sizing import Demand
+from kmufs_stream.streaming.planning.plan import Plan, make_plan
+from kmufs_stream.streaming.planning.sizing import Demand
+from kmufs_stream.system import blas
+from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
 Float = NDArray[np.float64]

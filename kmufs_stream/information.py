@@ -15,7 +15,9 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.places import (
+from kmufs_stream.sources.matrix import decoded_values, plain
+from kmufs_stream.sources.recognition import recognised
+from kmufs_stream.storage.places import (
     Place,
     PlaceLike,
     absence,
@@ -25,9 +27,7 @@ from kmufs_stream.places import (
     place_of,
     zarr_root,
 )
-from kmufs_stream.provenance import FACTOR, FORMAT_VERSIONS, TRUTHS
-from kmufs_stream.recognition import recognised
-from kmufs_stream.sources.matrix import decoded_values, plain
+from kmufs_stream.storage.provenance import CHECKPOINT_FILE, FACTOR, FORMAT_VERSIONS, TRUTHS
 from kmufs_stream.streaming import checkpoint
 from kmufs_stream.streaming.tree import Node, Tree
 
@@ -179,7 +179,7 @@ def _times(array: zarr.Array[Any]) -> dict[str, Any]:
 
 def _of_checkpoint(place: Place) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """What a checkpoint belongs to, and how far its run came, without arrays; None of others."""
-    if isinstance(place, Store) or not (noted := place / checkpoint.IDENTITY).is_file():
+    if isinstance(place, Store) or not (noted := place / CHECKPOINT_FILE).is_file():
         return None
     try:
         said = dict(json.loads(noted.read_bytes()))

@@ -15,21 +15,21 @@ import xarray as xr
 import zarr
 from zarr.abc.store import Store
 
-from kmufs_stream.decomposition import inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.identity import check_unchanged, identity_of_copy
-from kmufs_stream.output import check_output, filled, new_output, new_zarr
-from kmufs_stream.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.progress import SILENT, Advanced, Noticed, Progress, Started
-from kmufs_stream.provenance import origin
+from kmufs_stream.events import SILENT, Advanced, Noticed, Progress, Started
+from kmufs_stream.factors.computing import inputs_of
+from kmufs_stream.factors.identity import check_unchanged, identity_of_copy
 from kmufs_stream.remedies import placing_options
+from kmufs_stream.results.writing import copy_coordinates, storable
 from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.storage.output import check_output, filled, new_output, new_zarr
+from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
+from kmufs_stream.storage.provenance import origin
 from kmufs_stream.streaming.checkpoint import Checkpoint
-from kmufs_stream.streaming.memory import available_memory, peak_memory, size
-from kmufs_stream.streaming.plan import parse_memory
-from kmufs_stream.streaming.sizing import BASELINE, MB
-from kmufs_stream.streaming.table import DECODED_AT_ONCE
-from kmufs_stream.subset import copy_coordinates, storable
+from kmufs_stream.streaming.planning.plan import parse_memory
+from kmufs_stream.streaming.planning.sizing import BASELINE, MB
+from kmufs_stream.streaming.planning.table import DECODED_AT_ONCE
+from kmufs_stream.system.memory import available_memory, peak_memory, size
 from kmufs_stream.version import __version__
 
 CHUNK_BYTES = 8 * MB

@@ -9,10 +9,8 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor
-from kmufs_stream.routes import LanczosOptions
-from kmufs_stream.screening import Screening
-from kmufs_stream.solving import AdmmOptions
+from kmufs_stream.factors.factor import Factor
+from kmufs_stream.options import AdmmOptions, LanczosOptions, Screening
 from kmufs_stream.sources import Matrix, open_matrix
 
 NAMED = re.compile(r"`((\w+)(?:=[^`]*)?)`")  # as messages name options: `h` or `h=3`

@@ -12,43 +12,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream import blas
-from kmufs_stream.anndata_output import check_anndata_output, write_anndata
-from kmufs_stream.choices import MethodName, PrecisionName, SolverName
-from kmufs_stream.decomposition import FactorSeconds, checkpoint_for, compute_factor, inputs_of
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import Factor, as_whole, check_k, check_rank
-from kmufs_stream.factor_store import load_factor
-from kmufs_stream.identity import check_belongs, check_screening, check_unchanged
-from kmufs_stream.noise import beyond_noise
-from kmufs_stream.opening import as_decomposed, open_like
-from kmufs_stream.output import check_output, check_two_outputs
-from kmufs_stream.places import PlaceLike, place_of
-from kmufs_stream.planning import plan_for
-from kmufs_stream.progress import SILENT, Noticed, Progress
-from kmufs_stream.provenance import origin
-from kmufs_stream.remedies import placing_options
-from kmufs_stream.result import Seconds, Selection, feature_columns, groups_of, root_of
-from kmufs_stream.routes import LanczosOptions
-from kmufs_stream.screening import Screening
-from kmufs_stream.solvers import feature_scores, ranking
-from kmufs_stream.solving import (
-    SOLVERS,
+from kmufs_stream.events import SILENT, Noticed, Progress
+from kmufs_stream.factors.computing import FactorSeconds, checkpoint_for, compute_factor, inputs_of
+from kmufs_stream.factors.factor import Factor, as_whole, check_k, check_rank
+from kmufs_stream.factors.identity import check_belongs, check_screening, check_unchanged
+from kmufs_stream.factors.noise import beyond_noise
+from kmufs_stream.factors.planning import plan_for
+from kmufs_stream.factors.reopening import as_decomposed, open_like
+from kmufs_stream.factors.solving import SOLVERS, check_h, check_solver, foretold, solve, stage_of
+from kmufs_stream.factors.store import load_factor
+from kmufs_stream.factors.structure import correlation_of
+from kmufs_stream.options import (
     AdmmOptions,
-    check_h,
-    check_solver,
-    foretold,
-    solve,
-    stage_of,
+    LanczosOptions,
+    MethodName,
+    PrecisionName,
+    Screening,
+    SolverName,
 )
+from kmufs_stream.remedies import placing_options
+from kmufs_stream.results.anndata_columns import check_anndata_output, write_anndata
+from kmufs_stream.results.result import Seconds, Selection, feature_columns, groups_of, root_of
+from kmufs_stream.results.writing import write_result
+from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matrix import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
-from kmufs_stream.streaming.plan import Plan
-from kmufs_stream.streaming.sample import sample_size
-from kmufs_stream.streaming.sizing import Demand
-from kmufs_stream.structure import correlation_of
-from kmufs_stream.subset import write_result
+from kmufs_stream.storage.output import check_output, check_two_outputs
+from kmufs_stream.storage.places import PlaceLike, place_of
+from kmufs_stream.storage.provenance import origin
+from kmufs_stream.streaming.kernels.sample import sample_size
+from kmufs_stream.streaming.planning.plan import Plan
+from kmufs_stream.streaming.planning.sizing import Demand
+from kmufs_stream.system import blas
 
 RELATED = 500  # of the selected features, the best, whose correlations are kept
 

@@ -11,24 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream import blas
-from kmufs_stream.decomposition import check_spread, inputs_of
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factor import Factor, RowSample, check_k, check_rank
-from kmufs_stream.factor_store import load_factor, save_factor, stored_fingerprint
-from kmufs_stream.identity import added_rows, check_apart, check_unchanged, digest_of_chunks
-from kmufs_stream.matching import ReorderedRows, find_features, refuse
-from kmufs_stream.opening import open_like
-from kmufs_stream.output import check_output
-from kmufs_stream.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.planning import plan_for
-from kmufs_stream.progress import SILENT, Progress, Started
-from kmufs_stream.provenance import origin
-from kmufs_stream.reader import Reader, tell_plan
-from kmufs_stream.remedies import placing_options
-from kmufs_stream.routes import LanczosOptions
-from kmufs_stream.routes.gram import gram_kernel, leading_of_gram, state_of
-from kmufs_stream.screening import (
+from kmufs_stream.events import SILENT, Progress, Started
+from kmufs_stream.factors.computing import check_spread, inputs_of
+from kmufs_stream.factors.factor import Factor, RowSample, check_k, check_rank
+from kmufs_stream.factors.identity import added_rows, check_apart, check_unchanged, digest_of_chunks
+from kmufs_stream.factors.methods.gram import gram_kernel, leading_of_gram, state_of
+from kmufs_stream.factors.methods.screening import (
     ALL_MISSING,
     CONSTANT,
     LOW_STD,
@@ -36,14 +25,25 @@ from kmufs_stream.screening import (
     Standardised,
     standardise,
 )
+from kmufs_stream.factors.planning import plan_for
+from kmufs_stream.factors.reader import Reader, tell_plan
+from kmufs_stream.factors.reopening import open_like
+from kmufs_stream.factors.store import load_factor, save_factor, stored_fingerprint
+from kmufs_stream.options import LanczosOptions
+from kmufs_stream.remedies import placing_options
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.casting import read_as
+from kmufs_stream.sources.matching import ReorderedRows, find_features, refuse
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.sources.transforms import transformed
-from kmufs_stream.streaming.plan import Plan
-from kmufs_stream.streaming.sample import sample_index, sample_size
-from kmufs_stream.streaming.scaling import Precision, Scaling, read_probe
-from kmufs_stream.streaming.sizing import Demand
+from kmufs_stream.storage.output import check_output
+from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
+from kmufs_stream.storage.provenance import origin
+from kmufs_stream.streaming.kernels.sample import sample_index, sample_size
+from kmufs_stream.streaming.kernels.scaling import Precision, Scaling, read_probe
+from kmufs_stream.streaming.planning.plan import Plan
+from kmufs_stream.streaming.planning.sizing import Demand
+from kmufs_stream.system import blas
 
 UNKNOWN = "data that are not recorded"
 

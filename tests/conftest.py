@@ -19,7 +19,7 @@ import pytest
 from helpers import SMALL_BLOCK, Bucket
 from threadpoolctl import threadpool_limits
 
-from kmufs_stream.streaming import sizing
+from kmufs_stream.streaming.planning import sizing
 
 sys.path.append(str(Path(__file__).parents[1]))
 

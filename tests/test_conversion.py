@@ -18,7 +18,8 @@ from scipy import sparse
 
 from kmufs_stream import RequestError, convert, open_matrix, select
 from kmufs_stream.conversion import ARRAYS, INDEXED
-from kmufs_stream.formats import incoming, mtx
+from kmufs_stream.formats import blocks as incoming
+from kmufs_stream.formats import mtx
 from kmufs_stream.sources.convertible import SUFFIXES
 
 X = planted(150, 8)

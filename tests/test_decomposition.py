@@ -16,7 +16,7 @@ from real_data import load
 from reference import assert_optimal, assert_same_scores, reference, top
 
 from kmufs_stream import Factor, RequestError, decompose, open_matrix, select
-from kmufs_stream.streaming.scaling import probe_starts
+from kmufs_stream.streaming.kernels.scaling import probe_starts
 
 # lambda_1, k, {h: optimum} and the five highest scores, measured independently of the project
 # (README.md beside the data, six decimals).
@@ -104,8 +104,9 @@ def test_constant_features_are_excluded_and_listed(name: str, reason: int) -> No
     assert len(excluded) == reason
     np.testing.assert_array_equal(excluded, reference_of(name).constant)
     assert factor.precision == "float32"
-    # Values to 5e7 in float32 products.
-    assert_same_scores(every_score(factor, k), reference_of(name).every_score(k), 1e-5)
+    # Float32 products of values to 5e7; the gap at the k-th eigenvalue, 21, is 0.1, which magnifies
+    # rounding 200 times: 1.6e-5 with AVX-512 kernels.
+    assert_same_scores(every_score(factor, k), reference_of(name).every_score(k), 2e-5)
     np.testing.assert_array_equal(factor.features.mean[excluded], X[0, excluded])
     assert (factor.features.std[excluded] == 0).all()
 

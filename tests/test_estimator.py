@@ -26,9 +26,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kmufs_stream import KMeansUFS, RequestError, open_matrix, save_factor, select
-from kmufs_stream.routes import gram
-from kmufs_stream.solving import SOLVERS
-from kmufs_stream.streaming import sample
+from kmufs_stream.factors.methods import gram
+from kmufs_stream.factors.solving import SOLVERS
+from kmufs_stream.streaming.kernels import sample
 
 X = planted(300, 12)
 X[:, 3] = 5

@@ -23,10 +23,10 @@ from kmufs_stream import (
     apply,
     evaluate,
     evaluation,
-    kmeans,
     open_matrix,
     select,
 )
+from kmufs_stream.streaming import kmeans
 
 K, H = 3, 5
 

@@ -27,12 +27,12 @@ from kmufs_stream import (
     report,
     select,
 )
-from kmufs_stream.identity import fingerprint, identity_of_run
+from kmufs_stream.factors.identity import fingerprint, identity_of_run
+from kmufs_stream.factors.structure import correlation_of
 from kmufs_stream.selection import RELATED
 from kmufs_stream.streaming.checkpoint import Checkpoint, save_state
-from kmufs_stream.streaming.scaling import read_probe
+from kmufs_stream.streaming.kernels.scaling import read_probe
 from kmufs_stream.streaming.tree import Node
-from kmufs_stream.structure import correlation_of
 
 X = planted(200, 9)
 X[:, 4] = 1.0

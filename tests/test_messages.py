@@ -29,8 +29,8 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.errors import listed
+from kmufs_stream.results.trials import write_csv
 from kmufs_stream.streaming.cluster import connected
-from kmufs_stream.trials import write_csv
 from kmufs_stream_cli.app import program
 from kmufs_stream_cli.wording import OPTIONS, as_typed
 

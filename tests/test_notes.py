@@ -22,7 +22,7 @@ from kmufs_stream import (
     select,
     sweep,
 )
-from kmufs_stream.solving import foretold
+from kmufs_stream.factors.solving import foretold
 
 N = 300
 X = planted(N, 6)
@@ -122,7 +122,7 @@ def test_a_long_solve_is_foretold() -> None:
 
 
 def test_it_is_foretold_once_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kmufs_stream.solving.LONG", 1.0)
+    monkeypatch.setattr("kmufs_stream.factors.solving.LONG", 1.0)
     for run in (
         lambda tell: select(X, 3, 2, options=AdmmOptions(max_iter=5), progress=tell),
         lambda tell: sweep(X, [2, 3], [2, 3], options=AdmmOptions(max_iter=5), progress=tell),

@@ -12,8 +12,8 @@ import zarr
 from helpers import labelled, no_warnings, planted, write_bare, write_xarray
 
 from kmufs_stream import BrokenError, RequestError, open_matrix, rechunk, rechunking
-from kmufs_stream.progress import Advanced
-from kmufs_stream.streaming.sizing import BASELINE, MB
+from kmufs_stream.events import Advanced
+from kmufs_stream.streaming.planning.sizing import BASELINE, MB
 
 X = planted(300, 24, dtype=np.float32)
 CELL = 4

@@ -32,11 +32,11 @@ from kmufs_stream import (
     save_factor,
     select,
 )
-from kmufs_stream.factor import RowSample
-from kmufs_stream.progress import Event, Started
+from kmufs_stream.events import Event, Started
+from kmufs_stream.factors.factor import RowSample
+from kmufs_stream.factors.solving import SOLVERS, Given
 from kmufs_stream.solvers import Solution
-from kmufs_stream.solving import SOLVERS, Given
-from kmufs_stream.streaming import sizing
+from kmufs_stream.streaming.planning import sizing
 
 X = planted(300, 12)
 EXPECTED = reference(X)

@@ -29,7 +29,7 @@ from kmufs_stream import (
     update,
     updating,
 )
-from kmufs_stream.streaming import sample
+from kmufs_stream.streaming.kernels import sample
 
 K = 3
 

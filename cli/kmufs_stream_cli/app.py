@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kmufs_stream.allocator import share_one_heap
 from kmufs_stream.errors import RequestError
+from kmufs_stream.system.allocator import share_one_heap
 from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
 from kmufs_stream_cli.failure import explain, tell

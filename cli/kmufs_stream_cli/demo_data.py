@@ -27,8 +27,8 @@ def write_digits(path: Path) -> bool:
     import xarray as xr
     from sklearn.datasets import load_digits
 
-    from kmufs_stream.output import new_store
-    from kmufs_stream.zarr_io import written_quietly
+    from kmufs_stream.storage.output import new_store
+    from kmufs_stream.storage.zarr_io import written_quietly
 
     digits = load_digits()
     pixels = np.tile(digits.data.astype(np.uint8), (COPIES, 1))

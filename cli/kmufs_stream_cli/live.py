@@ -13,7 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from kmufs_stream.progress import Event, Noticed, Progress
+from kmufs_stream.events import Event, Noticed, Progress
 from kmufs_stream_cli.show import escaped
 from kmufs_stream_cli.tally import Standing, Tally, duration, left_of
 from kmufs_stream_cli.wording import as_typed

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from kmufs_stream.progress import Event, Progress, Started
+from kmufs_stream.events import Event, Progress, Started
 from kmufs_stream_cli.notices import notices, say
 from kmufs_stream_cli.tally import Standing, Tally, left_of
 

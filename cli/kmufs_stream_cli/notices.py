@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kmufs_stream.progress import Event, Noticed, Planned
+from kmufs_stream.events import Event, Noticed, Planned
 from kmufs_stream_cli.show import escaped
 from kmufs_stream_cli.wording import as_typed
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from kmufs_stream import choices
-from kmufs_stream.choices import MethodName, MissingPolicy, PrecisionName
+from kmufs_stream import options as choices
+from kmufs_stream.options import MethodName, MissingPolicy, PrecisionName
 from kmufs_stream_cli.outputs import lasting
 
 STORE = "What the data are"

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.progress import SILENT, Progress, Started
+from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream_cli.notices import notices
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix
     from kmufs_stream_cli.table import StoreOptions
 
-READING = "kmufs_stream.sources"  # logs what had to be read again
+READING = "kmufs_stream.storage"  # logs what had to be read again
 
 
 @contextlib.contextmanager

@@ -153,7 +153,7 @@ def fewer(features: int, most: int = 100) -> int:
 
 def size(number: int) -> str:
     """Bytes in decimal units, as --memory takes them."""
-    from kmufs_stream.streaming import memory
+    from kmufs_stream.system import memory
 
     return memory.size(number)
 
@@ -205,7 +205,7 @@ def command(name: str, data: str | list[str], /, **options: object) -> str:
     """
     words = [program(NAME), name, *([data] if isinstance(data, str) else data)]
     if name in outputs.ENDINGS and isinstance(data, str):
-        from kmufs_stream.places import free
+        from kmufs_stream.storage.places import free
 
         usual = outputs.default_output(name, data)
         out = free(usual)

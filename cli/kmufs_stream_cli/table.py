@@ -42,7 +42,7 @@ class StoreOptions:
 
     def open(self, like: str | None = None) -> Matrix:
         """The table; where in DATA it is may be known from what was made of such data."""
-        from kmufs_stream.opening import open_like
+        from kmufs_stream.factors.reopening import open_like
 
         return open_like(
             like,

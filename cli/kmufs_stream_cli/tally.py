@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kmufs_stream.errors import counted
-from kmufs_stream.progress import Advanced, Event, Planned, Started
-from kmufs_stream.streaming.memory import resident_memory, size
+from kmufs_stream.events import Advanced, Event, Planned, Started
+from kmufs_stream.system.memory import resident_memory, size
 
 WINDOW = 30.0  # seconds over which a rate is taken
 LEAST_READING = 0.05  # of the time of all tasks: reading that takes less is no limit

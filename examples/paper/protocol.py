@@ -19,8 +19,8 @@ from examples.paper.rufs import rufs
 from examples.paper.sets import Float, Index, Labelled
 from examples.paper.sf2sog import sf2sog
 from kmufs_stream import AdmmOptions, select
-from kmufs_stream.choices import SolverName
-from kmufs_stream.measures import agreement
+from kmufs_stream.options import SolverName
+from kmufs_stream.results.measures import agreement
 
 Choice = Callable[[int], Index]
 """From h to the h columns of Z that are chosen."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from packaging.version import Version
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.formats.coordinates import (
+from kmufs_stream.formats.blocks import OTHER_DTYPE, Block, Incoming
+from kmufs_stream.formats.columns import (
     SAMPLE,
     TEXT,
     Coordinate,
@@ -24,10 +25,9 @@ from kmufs_stream.formats.coordinates import (
     stored_names,
 )
 from kmufs_stream.formats.dialect import COMMA_NUMBER, Dialect, dialect_of
-from kmufs_stream.formats.incoming import OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
 from kmufs_stream.sources.casting import WHOLE, cast_exactly
-from kmufs_stream.streaming.sizing import MB
+from kmufs_stream.streaming.planning.sizing import MB
 
 # Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
 EXACT: dict[str, Any] = (

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.io
 
 from kmufs_stream.errors import missing_library
-from kmufs_stream.formats.incoming import (
+from kmufs_stream.formats.blocks import (
     BLOCKS,
     CHUNK_BYTES,
     Incoming,
@@ -20,7 +20,7 @@ from kmufs_stream.formats.incoming import (
     one_of,
 )
 from kmufs_stream.sources.convertible import INSIDE
-from kmufs_stream.sources.hdf5 import is_hdf5
+from kmufs_stream.storage.places import is_hdf5
 
 
 def open_hdf5(path: str, inside: str) -> Incoming:

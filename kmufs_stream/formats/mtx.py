@@ -15,8 +15,8 @@ from scipy.sparse import csr_matrix
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.formats.incoming import OTHER_DTYPE, check_fits, unreadable
-from kmufs_stream.progress import Advanced, Progress, Started
+from kmufs_stream.events import Advanced, Progress, Started
+from kmufs_stream.formats.blocks import OTHER_DTYPE, check_fits, unreadable
 from kmufs_stream.sources.casting import cast
 
 ENTRIES = 2**20  # in memory at a time

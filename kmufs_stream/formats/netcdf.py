@@ -8,8 +8,8 @@ import xarray as xr
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.formats.incoming import BLOCKS, CHUNK_BYTES, check_fits, unreadable
-from kmufs_stream.progress import Progress, Started
+from kmufs_stream.events import Progress, Started
+from kmufs_stream.formats.blocks import BLOCKS, CHUNK_BYTES, check_fits, unreadable
 from kmufs_stream.sources.convertible import INSIDE
 
 

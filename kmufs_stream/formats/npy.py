@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kmufs_stream.formats.incoming import (
+from kmufs_stream.formats.blocks import (
     BLOCKS,
     CHUNK_BYTES,
     Block,

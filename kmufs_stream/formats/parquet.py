@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.formats.coordinates import (
+from kmufs_stream.formats.blocks import LOOK_ROWS, OTHER_DTYPE, Block, Incoming
+from kmufs_stream.formats.columns import (
     SAMPLE,
     TEXT,
     Coordinate,
@@ -21,7 +22,6 @@ from kmufs_stream.formats.coordinates import (
     keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.incoming import LOOK_ROWS, OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.parquet_files import (
     files_of,
     metadata_of,

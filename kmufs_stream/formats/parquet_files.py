@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.formats.incoming import unreadable
+from kmufs_stream.formats.blocks import unreadable
 
 HIDDEN = ("_", ".")  # names of what others note beside a folder's files
 LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # beside files that hold older rows too

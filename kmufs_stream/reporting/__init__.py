@@ -18,10 +18,10 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.output import check_file, check_two_outputs, new_output
-from kmufs_stream.places import PlaceLike, place_of
-from kmufs_stream.progress import SILENT, Progress, Started
-from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.events import SILENT, Progress, Started
+from kmufs_stream.storage.output import check_file, check_two_outputs, new_output
+from kmufs_stream.storage.places import PlaceLike, place_of
+from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
 NEEDED = ("matplotlib", "jinja2")
@@ -97,7 +97,7 @@ def report(
     command : str, optional
         The command line that asks for this, to be shown.
     progress : callable, optional
-        Called with events of :mod:`kmufs_stream.progress`.
+        Called with events of :mod:`kmufs_stream.events`.
 
     Returns
     -------

@@ -14,20 +14,20 @@ import scipy.cluster.hierarchy
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream import blas
 from kmufs_stream.errors import RequestError
-from kmufs_stream.factor import orient_columns
-from kmufs_stream.measures import COPIES, effective_rank, mean_correlation
-from kmufs_stream.noise import noise_edge
-from kmufs_stream.places import Place, name_of, zarr_root
-from kmufs_stream.recognition import SWEPT
+from kmufs_stream.factors.methods.leading import orient_columns
+from kmufs_stream.factors.noise import noise_edge
+from kmufs_stream.factors.solving import is_greedy
+from kmufs_stream.factors.structure import knee
+from kmufs_stream.results.measures import COPIES, effective_rank, mean_correlation
+from kmufs_stream.results.reading import read_selection
 from kmufs_stream.solvers.clustering import fit_kmeans
-from kmufs_stream.solving import is_greedy
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.matrix import dense, plain
-from kmufs_stream.stored import read_selection
-from kmufs_stream.structure import knee
-from kmufs_stream.zarr_io import opened_quietly
+from kmufs_stream.sources.recognition import SWEPT
+from kmufs_stream.storage.places import Place, name_of, zarr_root
+from kmufs_stream.storage.zarr_io import opened_quietly
+from kmufs_stream.system import blas
 
 Float = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import FigureBase
 
-from kmufs_stream.measures import COPIES
 from kmufs_stream.reporting import drawing
 from kmufs_stream.reporting.content import Redundancy, Result, Trials, View
 from kmufs_stream.reporting.drawing import ACCENT, MUTED, SECOND, Panel
+from kmufs_stream.results.measures import COPIES
 
 
 @dataclass(frozen=True)

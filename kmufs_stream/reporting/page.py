@@ -9,11 +9,11 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from kmufs_stream.progress import Advanced, Progress
-from kmufs_stream.provenance import TRUTHS, in_words, named
+from kmufs_stream.events import Advanced, Progress
 from kmufs_stream.reporting import figures, images
 from kmufs_stream.reporting.content import Overlap, Result, Trials, overlap
 from kmufs_stream.reporting.figures import Picture
+from kmufs_stream.storage.provenance import TRUTHS, in_words, named
 from kmufs_stream.version import __version__
 
 AT_ONCE = 12  # chosen features that are listed before one asks for more

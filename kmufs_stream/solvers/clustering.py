@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kmufs_stream import blas
 from kmufs_stream.solvers.scores import Float
+from kmufs_stream.system import blas
 
 MAX_ITERATIONS = 300
 TOL = 1e-4

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, lobpcg
 
-from kmufs_stream import blas
 from kmufs_stream.solvers.scores import Float
+from kmufs_stream.system import blas
 
 NEIGHBOURS = 10
 """Nearest places that a place is joined to, itself counted."""

@@ -18,16 +18,16 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.places import absence, is_there, name_of, near, place_of
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
+from kmufs_stream.sources.arrays import open_bare, open_dataarray, open_dataset, open_frame
 from kmufs_stream.sources.convertible import refuse_convertible
+from kmufs_stream.sources.dimensions import Names, named
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
-from kmufs_stream.sources.memory import open_bare, open_dataarray, open_dataset, open_frame
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
-from kmufs_stream.sources.stacking import Names, named
-from kmufs_stream.sources.store import open_array, open_store
-from kmufs_stream.sources.sturdy import RETRIES
 from kmufs_stream.sources.transforms import transformed
+from kmufs_stream.sources.zarr_store import open_array, open_store
+from kmufs_stream.storage.places import absence, is_there, name_of, near, place_of
+from kmufs_stream.storage.retrying import RETRIES
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
 

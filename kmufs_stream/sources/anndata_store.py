@@ -21,20 +21,14 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
-from kmufs_stream.places import Place, name_of, zarr_root
-from kmufs_stream.sources.chunk_checks import checked, through
-from kmufs_stream.sources.hdf5 import (
-    HDF5Array,
-    HDF5Rows,
-    is_hdf5,
-    open_hdf5,
-    without_anndata,
-)
+from kmufs_stream.sources.hdf5_rows import HDF5Array, HDF5Rows, open_hdf5, without_anndata
 from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, turn_command
-from kmufs_stream.sources.store import open_array
-from kmufs_stream.sources.stored import Inventory, cells, damaged_chunk
-from kmufs_stream.sources.sturdy import RETRIES, sturdy
+from kmufs_stream.sources.zarr_store import open_array
+from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
+from kmufs_stream.storage.integrity import checked, through
+from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
+from kmufs_stream.storage.retrying import RETRIES, sturdy
 
 DIMS = ("obs", "var")
 COLUMN_ROWS = 2**20  # of a column turned into an array at a time

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from kmufs_stream.errors import KmufsError, RequestError, listed
-from kmufs_stream.places import free, is_zarr
+from kmufs_stream.storage.places import free, is_zarr
 
 SHOWN = 5  # names
 STORES = (".zarr", ".zarr.zip", ".h5ad")

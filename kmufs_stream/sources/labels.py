@@ -11,9 +11,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean, listed
-from kmufs_stream.sources.frame import coordinates_read
+from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.matrix import Matrix, feature_texts
-from kmufs_stream.zarr_io import decoded
+from kmufs_stream.storage.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000

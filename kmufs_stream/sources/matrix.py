@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from kmufs_stream.errors import RequestError, did_you_mean, listed
-from kmufs_stream.places import Place
-from kmufs_stream.sources.doubtful import beside_real
+from kmufs_stream.sources.id_columns import beside_real
+from kmufs_stream.storage.places import Place
 
 Block = NDArray[Any] | csr_array
 
@@ -92,7 +91,7 @@ class Matrix:
 
     :func:`kmufs_stream.open_matrix` makes it. What xarray can hold lazily needs no more than
     ``replace(open_dataarray(array), source=..., place=..., inventory=...)``: see
-    :func:`kmufs_stream.sources.memory.open_dataarray`.
+    :func:`kmufs_stream.sources.arrays.open_dataarray`.
 
     Attributes
     ----------
@@ -296,11 +295,6 @@ def _span(value: np.timedelta64) -> str:
     """A span of time in the largest unit that it is whole in, like ``6 hours``."""
     units = (value.astype(f"m8[{unit}]") for unit in ("D", "h", "m", "s", "ms", "us"))
     return str(next((span for span in units if span == value), value))
-
-
-def describe(metadata: Any) -> str:
-    """Canonical text of a JSON-like metadata document, for fingerprints."""
-    return json.dumps(metadata, sort_keys=True, default=str)
 
 
 BARE_DIMS: tuple[str, ...] = ("sample", "feature")  # of 2-d arrays without names

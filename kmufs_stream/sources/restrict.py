@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
 from kmufs_stream.sources.condition import parsed
-from kmufs_stream.sources.frame import coordinates_read
-from kmufs_stream.sources.matrix import Block, Matrix, Rows, describe, joined_rows, plain
+from kmufs_stream.sources.coordinates import coordinates_read
+from kmufs_stream.sources.dimensions import COORDINATE_ROWS
+from kmufs_stream.sources.matrix import Block, Matrix, Rows, joined_rows, plain
 from kmufs_stream.sources.spelling import Spellings
-from kmufs_stream.sources.stacking import COORDINATE_ROWS
+from kmufs_stream.storage.chunks import describe
 
 Patterns = str | Sequence[str] | None
 NAMED_AT_MOST = 5

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from kmufs_stream.errors import BrokenError
-from kmufs_stream.places import Place
 from kmufs_stream.sources.matrix import Sparsity
+from kmufs_stream.storage.places import Place
 
 COUNTED_AT_ONCE = 2**22  # column-wise entries whose rows are counted at a time
 INT32 = np.iinfo(np.int32).max

@@ -12,12 +12,13 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, listed
-from kmufs_stream.places import Place, name_of
-from kmufs_stream.sources.frame import attributes, coordinates, dimension_names
-from kmufs_stream.sources.matrix import Matrix, Rows, describe, is_numeric
-from kmufs_stream.sources.stacking import Names, Stacking, named, stack_frame, variables_beside
-from kmufs_stream.sources.stored import Inventory, StoredRows, packing
-from kmufs_stream.sources.sturdy import sturdy
+from kmufs_stream.sources.coordinates import attributes, coordinates, dimension_names
+from kmufs_stream.sources.dimensions import Names, Stacking, named, stack_frame, variables_beside
+from kmufs_stream.sources.matrix import Matrix, Rows, is_numeric
+from kmufs_stream.sources.zarr_rows import StoredRows, packing
+from kmufs_stream.storage.chunks import Inventory, describe
+from kmufs_stream.storage.places import Place, name_of
+from kmufs_stream.storage.retrying import sturdy
 
 VARIABLE = "variable"  # the dimension of the features, as of xarray's Dataset.to_dataarray()
 CARRIED = ("long_name", "standard_name", "units")  # attributes that become coordinates

@@ -30,13 +30,13 @@ from dask.base import tokenize
 from upath import UPath
 
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError
-from kmufs_stream.places import reached, refuse_unlisted, remove
+from kmufs_stream.storage.places import reached, refuse_unlisted, remove
+from kmufs_stream.storage.provenance import CHECKPOINT_FILE
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.version import __version__
 
 FORMAT = "kmufs-checkpoint"
 FORMAT_VERSION = 1
-IDENTITY = "checkpoint.json"
 ABOUT = "about"
 CHUNKS, CORRUPT, OTHERS = "data chunks", "corrupt chunk", "data chunks but that"
 SAVING_SHARE = 20  # saving may take one part in so many of the time
@@ -86,7 +86,7 @@ class Checkpoint:
                 f"The folder {self.folder.parent} of the checkpoint does not exist.",
                 "Create it, or choose another `checkpoint`.",
             )
-        if self.folder.exists() and not (self.folder / IDENTITY).is_file():
+        if self.folder.exists() and not (self.folder / CHECKPOINT_FILE).is_file():
             if not self.folder.is_dir() or not all(map(_unnamed, self.folder.iterdir())):
                 raise RequestError(
                     "not_a_checkpoint",
@@ -112,7 +112,7 @@ class Checkpoint:
         if error is None and self._claimed:
             with contextlib.suppress(FileNotFoundError):
                 for inside in [*self.folder.iterdir()]:
-                    if inside.name != IDENTITY:
+                    if inside.name != CHECKPOINT_FILE:
                         remove(inside)
             remove(self.folder)  # what says whose it is goes last
         elif error is not None and self._claimed:
@@ -142,7 +142,7 @@ class Checkpoint:
             "version": __version__,
             **identity,
         }
-        place = self.folder / IDENTITY
+        place = self.folder / CHECKPOINT_FILE
         with reached(self.folder):
             there = place.exists()
         if not there:
@@ -159,7 +159,7 @@ class Checkpoint:
         except (ValueError, AttributeError) as error:
             raise BrokenError(
                 "damaged_checkpoint",
-                f"The checkpoint {self.folder} is damaged: {IDENTITY} cannot be read.",
+                f"The checkpoint {self.folder} is damaged: {CHECKPOINT_FILE} cannot be read.",
                 "Remove it, and start again.",
             ) from error
         if differing == [CHUNKS] and self._mended(theirs):
@@ -193,7 +193,7 @@ class Checkpoint:
 
     def _identify(self, identity: dict[str, str]) -> None:
         content = json.dumps({**identity, ABOUT: self._about}, indent=1).encode()
-        _write(self.folder / IDENTITY, lambda file: file.write(content))
+        _write(self.folder / CHECKPOINT_FILE, lambda file: file.write(content))
 
     def of_pass(self, number: int, kernel: Any) -> SavedPass:
         """The states of the ``number``-th pass, counted from 1."""
@@ -324,7 +324,7 @@ def _intact(path: Folder) -> str | None:
 
 def _unnamed(path: Folder) -> bool:
     """Whether a file is what is left of a run that was killed while it wrote whose folder it is."""
-    return path.name.startswith(f".{IDENTITY}-")
+    return path.name.startswith(f".{CHECKPOINT_FILE}-")
 
 
 def _make(folder: Folder) -> None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import dask
 
-from kmufs_stream.allocator import ONE_HEAP
-from kmufs_stream.blas import usable_cores
 from kmufs_stream.errors import BrokenError, RequestError, counted, missing_library
-from kmufs_stream.streaming.memory import available_memory, size
-from kmufs_stream.streaming.plan import parse_memory
-from kmufs_stream.streaming.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
+from kmufs_stream.streaming.planning.plan import parse_memory
+from kmufs_stream.streaming.planning.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
 from kmufs_stream.streaming.versions import check_scheduler, check_workers
+from kmufs_stream.system.allocator import ONE_HEAP
+from kmufs_stream.system.blas import usable_cores
+from kmufs_stream.system.memory import available_memory, size
 
 if TYPE_CHECKING:
     import distributed

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-RUN = 4  # partitions that one task of a cluster folds, at most: a power of two
-
 
 @dataclass(frozen=True, order=True)
 class Node:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import dask
 
-from kmufs_stream import blas
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.streaming.cluster import check_memory
-from kmufs_stream.streaming.tree import RUN
+from kmufs_stream.streaming.planning.sizing import RUN
 from kmufs_stream.streaming.versions import Versions, agree, check_workers, running
+from kmufs_stream.system import blas
 
 if TYPE_CHECKING:
     import distributed

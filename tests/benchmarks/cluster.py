@@ -30,10 +30,10 @@ from stores import make_store
 
 from kmufs_stream import open_matrix, plan_selection
 from kmufs_stream.streaming.cluster import connected
-from kmufs_stream.streaming.kernels import Gram
-from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.streaming.kernels.gram import Gram
+from kmufs_stream.streaming.kernels.scaling import Scaling, read_probe
 from kmufs_stream.streaming.passes import fold_partition, run_pass
-from kmufs_stream.streaming.scaling import Scaling, read_probe
+from kmufs_stream.system.memory import peak_memory
 
 MEMORY_RUN = "memory-of"
 FEATURES = 2000

@@ -110,7 +110,7 @@ def fresh(
 
 def child(module: str, task: str, arguments: str) -> None:
     """The other end of :func:`fresh`, with memory handed out as the command line has it."""
-    from kmufs_stream.allocator import share_one_heap
+    from kmufs_stream.system.allocator import share_one_heap
 
     share_one_heap()
     work = getattr(import_module(module), task)
@@ -197,7 +197,7 @@ def reading(store: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def syrk(store: str, options: dict[str, Any], precision: str = "float32") -> dict[str, Any]:
     """The products of the plan's blocks alone, b.T @ b, one BLAS thread per block task."""
-    from kmufs_stream import blas
+    from kmufs_stream.system import blas
 
     matrix, plan = planned(store, options)
     n, p = matrix.shape
@@ -219,7 +219,7 @@ def syrk(store: str, options: dict[str, Any], precision: str = "float32") -> dic
 
 def blas_rate(threads: int) -> dict[str, Any]:
     """GF/s of float32 products b.T @ b, 8000 x 2000, one BLAS thread each."""
-    from kmufs_stream import blas
+    from kmufs_stream.system import blas
 
     block = np.random.default_rng(0).standard_normal((8000, 2000), dtype=np.float32)
     times = 4

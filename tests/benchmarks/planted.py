@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from kmufs_stream import decompose, select
-from kmufs_stream.solving import SOLVERS
+from kmufs_stream.factors.solving import SOLVERS
 
 Float = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from kmufs_stream import Factor, decompose, select
-from kmufs_stream.solving import SOLVERS
+from kmufs_stream.factors.solving import SOLVERS
 
 SIZES = (20, 50, 100, 200)
 COST_AT = 100

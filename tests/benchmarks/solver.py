@@ -33,8 +33,8 @@ def components(p: int, k: int, seed: int = 0) -> tuple[Float, Float]:
 
 def solving(p: int, k: int, h: int, iterations: int) -> dict[str, Any]:
     """The ADMM with all cores, at most so many iterations."""
-    from kmufs_stream import blas
     from kmufs_stream.solvers import admm
+    from kmufs_stream.system import blas
 
     basis, values = components(p, k)
     with blas.all_cores(), Work() as work:
@@ -52,7 +52,7 @@ def polar_step(p: int, k: int, h: int) -> dict[str, Any]:
     """One polar step as the formula says it, H = P S Q^T, U = P Q^T, by SciPy with all cores."""
     import scipy.linalg
 
-    from kmufs_stream import blas
+    from kmufs_stream.system import blas
 
     basis, values = components(p, k)
     rng = np.random.default_rng(1)
@@ -66,8 +66,8 @@ def polar_step(p: int, k: int, h: int) -> dict[str, Any]:
 
 def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
     """One of the solvers that use correlations, from the matrix or from the factor alone."""
-    from kmufs_stream import blas
     from kmufs_stream.solvers import consensus, css, factor_rows, joint, kept_rows
+    from kmufs_stream.system import blas
 
     basis, values = components(p, 2 * k + 1)
     rows = factor_rows(basis, values)
@@ -97,7 +97,8 @@ def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
 def questions(store: str) -> dict[str, Any]:
     """Thirty (k, h) pairs from one factor, by `exact`: of the solver alone, and of `sweep`."""
     from kmufs_stream import decompose, sweep
-    from kmufs_stream.solving import AdmmOptions, solve
+    from kmufs_stream.factors.solving import solve
+    from kmufs_stream.options import AdmmOptions
 
     factor = decompose(store, max(KS))
     sweep(factor, [2], [2], solvers=["exact"])  # imports on first use

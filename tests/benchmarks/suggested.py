@@ -22,7 +22,7 @@ from quality import Labelled, load
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from kmufs_stream import Factor, decompose
-from kmufs_stream.structure import MOST_CLUSTERS, suggest_k
+from kmufs_stream.factors.structure import MOST_CLUSTERS, suggest_k
 
 Float = NDArray[np.float64]
 

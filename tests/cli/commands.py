@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 from helpers import SMALL_BLOCK
 from processes import Begun, until
 
-from kmufs_stream import reader, selection
-from kmufs_stream.sources.store import StoredRows
-from kmufs_stream.streaming import sizing
+from kmufs_stream import selection
+from kmufs_stream.factors import reader
+from kmufs_stream.sources.zarr_store import StoredRows
+from kmufs_stream.streaming.planning import sizing
 from kmufs_stream_cli import main
 
 

@@ -12,7 +12,7 @@ import xarray as xr
 from commands import Gate, Run, documented, ended, typed
 from helpers import contents, planted, write_bare, write_xarray
 
-from kmufs_stream import reader
+from kmufs_stream.factors import reader
 from kmufs_stream_cli import main
 from kmufs_stream_cli.app import program
 

@@ -23,8 +23,8 @@ from helpers import no_warnings, planted, write_bare
 from scipy import sparse
 from sources import anndata_stores as stores
 
-from kmufs_stream.routes import ROUTES
-from kmufs_stream.solving import SOLVERS
+from kmufs_stream.factors.methods import ROUTES
+from kmufs_stream.factors.solving import SOLVERS
 from kmufs_stream_cli.app import COMMANDS, program
 from kmufs_stream_cli.demo_data import write_digits
 

@@ -61,7 +61,7 @@ def test_what_k_means_on_a_large_table_goes_over_is_foretold(
 ) -> None:
     asked = ("evaluate", chosen, "--data", "cells.zarr")
     assert cli(*asked).err == ""
-    monkeypatch.setattr("kmufs_stream.kmeans.IN_MEMORY_BYTES", 8 * 300 * 5)
+    monkeypatch.setattr("kmufs_stream.streaming.kmeans.IN_MEMORY_BYTES", 8 * 300 * 5)
     # The five chosen fit, all twelve do not.
     (told,) = cli(*asked).err.splitlines()
     assert told.startswith("K-means on 12 features of 300 samples (")

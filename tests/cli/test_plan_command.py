@@ -70,7 +70,7 @@ def test_what_is_shown(cli: Cli, genes: Path) -> None:
 def test_a_long_solve_is_foretold(cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ("plan", table, "--k", 3, "--h", 5)
     assert "may take minutes" not in cli(*asked).words()
-    monkeypatch.setattr("kmufs_stream.solving.LONG", 1.0)
+    monkeypatch.setattr("kmufs_stream.factors.solving.LONG", 1.0)
     assert "note the solver admm may take minutes: some 300 steps" in cli(*asked).words()
     assert "may take minutes" not in cli(*asked, "--solver", "exact").words()
 

@@ -23,9 +23,9 @@ from helpers import planted, write_bare
 from processes import LIMIT
 from zarr.storage import LocalStore
 
-from kmufs_stream.progress import Advanced, Noticed, Planned, Started
-from kmufs_stream.streaming import plan
-from kmufs_stream.streaming.memory import size
+from kmufs_stream.events import Advanced, Noticed, Planned, Started
+from kmufs_stream.streaming.planning import plan
+from kmufs_stream.system.memory import size
 from kmufs_stream_cli.tally import Tally, duration, left_of
 
 Cli = Callable[..., Run]

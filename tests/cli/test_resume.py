@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
 SLOW_WORKER = """
 import time
-from kmufs_stream.sources.store import StoredRows
+from kmufs_stream.sources.zarr_store import StoredRows
 def dask_setup(worker):
     fast = StoredRows._stored
     def slow(self, *where):

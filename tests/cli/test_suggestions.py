@@ -15,10 +15,10 @@ from commands import Run
 from helpers import planted
 
 from kmufs_stream.errors import did_you_mean
-from kmufs_stream.routes import ROUTES
-from kmufs_stream.screening import POLICIES
-from kmufs_stream.solving import SOLVERS
-from kmufs_stream.streaming.scaling import Precision
+from kmufs_stream.factors.methods import ROUTES
+from kmufs_stream.factors.solving import SOLVERS
+from kmufs_stream.options import POLICIES
+from kmufs_stream.streaming.kernels.scaling import Precision
 from kmufs_stream_cli import main, options
 from kmufs_stream_cli.app import COMMANDS, program
 

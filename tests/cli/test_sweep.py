@@ -14,7 +14,7 @@ from commands import Run
 from helpers import few_telling
 
 from kmufs_stream import decompose, sweep
-from kmufs_stream.structure import KSuggestion
+from kmufs_stream.factors.structure import KSuggestion
 
 Cli = Callable[..., Run]
 
@@ -74,7 +74,7 @@ def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
 def test_a_suggested_k_says_by_what_signs_and_how_sure(
     cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch, found: KSuggestion, said: list[str]
 ) -> None:
-    monkeypatch.setattr("kmufs_stream.trials.suggest_k", lambda factor: found)
+    monkeypatch.setattr("kmufs_stream.sweeping.suggest_k", lambda factor: found)
     shown = cli("sweep", table, "--suggest-k", "--k", 3, "--h", 4).words()
     shown = shown.partition("Suggestion only: k from the spectrum")[2]
     for words in said:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pytest
 from sklearn.cluster import KMeans
 
-from kmufs_stream import blas
 from kmufs_stream.solvers import consensus, consensus_bytes, kept_rows
 from kmufs_stream.solvers.consensus import Blocks, cluster_counts, ensemble
+from kmufs_stream.system import blas
 from tests.solvers.literal import spectral_embedding
 
 Array = npt.NDArray[np.float64]

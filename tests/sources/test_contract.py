@@ -21,7 +21,7 @@ from sources import anndata_stores
 from zarr.storage import LocalStore
 
 from kmufs_stream import Matrix, RequestError, open_matrix, select
-from kmufs_stream.sources.memory import open_dataarray
+from kmufs_stream.sources.arrays import open_dataarray
 
 X = np.where(planted(90, 6) < 0, 0.0, planted(90, 6))
 

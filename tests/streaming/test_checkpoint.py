@@ -20,11 +20,10 @@ from kmufs_stream import (
     Selection,
     decompose,
     open_matrix,
-    reader,
     select,
 )
-from kmufs_stream import decomposition as decomposing
-from kmufs_stream.progress import Advanced, Event, Noticed
+from kmufs_stream.events import Advanced, Event, Noticed
+from kmufs_stream.factors import computing, reader
 from kmufs_stream.streaming import checkpoint as checkpoints
 
 METHODS = ("gram", "tsqr", "lanczos")
@@ -250,7 +249,7 @@ def test_a_checkpoint_that_cannot_be_written_is_said(
 def test_long_runs_keep_a_checkpoint_beside_their_output(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decomposing, "CHECKPOINTED_BYTES", 1500 * 30 * 8)
+    monkeypatch.setattr(computing, "CHECKPOINTED_BYTES", 1500 * 30 * 8)
     expected = select(table, 3, 5)
     out = tmp_path / "out.zarr"
     with pytest.raises(ConnectionError, match="gone"):
@@ -260,7 +259,7 @@ def test_long_runs_keep_a_checkpoint_beside_their_output(
     result = select(table, 3, 5, out=out, resume=True)
     assert same_bits(result.factor, expected.factor)
     assert not kept.exists()
-    monkeypatch.setattr(decomposing, "CHECKPOINTED_BYTES", 1500 * 30 * 8 + 1)
+    monkeypatch.setattr(computing, "CHECKPOINTED_BYTES", 1500 * 30 * 8 + 1)
     with pytest.raises(ConnectionError) as caught:
         select(breaking(table, 80), 3, 5, out=tmp_path / "next.zarr")
     assert not hasattr(caught.value, "__notes__")

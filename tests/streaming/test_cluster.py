@@ -33,21 +33,23 @@ from kmufs_stream import (
     BrokenError,
     Matrix,
     RequestError,
-    blas,
     decompose,
     open_matrix,
     plan_selection,
     select,
 )
-from kmufs_stream.allocator import ONE_HEAP
-from kmufs_stream.progress import Advanced, Event
+from kmufs_stream.events import Advanced, Event
 from kmufs_stream.streaming import cluster as cluster_module
-from kmufs_stream.streaming import sizing, versions
+from kmufs_stream.streaming import versions
 from kmufs_stream.streaming import workers as workers_module
 from kmufs_stream.streaming.cluster import active_client, connected
 from kmufs_stream.streaming.passes import run_pass
-from kmufs_stream.streaming.tree import RUN, Tree
+from kmufs_stream.streaming.planning import sizing
+from kmufs_stream.streaming.planning.sizing import RUN
+from kmufs_stream.streaming.tree import Tree
 from kmufs_stream.streaming.workers import open_workers
+from kmufs_stream.system import blas
+from kmufs_stream.system.allocator import ONE_HEAP
 
 GB = 10**9
 pytestmark = [
@@ -263,7 +265,7 @@ def test_the_scheduler_is_spared(partitions: int) -> None:
 PASS = """
 import sys, distributed
 from cluster_rows import Adding, Numbers
-from kmufs_stream.streaming.memory import peak_memory
+from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.streaming.passes import run_pass
 cut = [range(i, i + 1) for i in range(int(sys.argv[2]))]
 with distributed.Client(scheduler_file=sys.argv[1]) as client:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from kmufs_stream import decompose, open_matrix, plan_selection
-from kmufs_stream.progress import Advanced, Event
-from kmufs_stream.streaming.kernels import Gram
+from kmufs_stream.events import Advanced, Event
+from kmufs_stream.streaming.kernels.gram import Gram
+from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.passes import StoppedError, fold_partition, fold_run, run_pass
-from kmufs_stream.streaming.scaling import Scaling
-from kmufs_stream.streaming.sizing import live_states
+from kmufs_stream.streaming.planning.sizing import live_states
 
 
 class Numbers:

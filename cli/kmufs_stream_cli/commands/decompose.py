@@ -110,7 +110,7 @@ def sweep_of(factor: Factor, place: str, stores: list[str] | None) -> str:
 def summary_of(factor: Factor, out: str, seconds: float) -> dict[str, Any]:
     """The factor in plain JSON types."""
     from kmufs_stream import __version__
-    from kmufs_stream.streaming.memory import peak_memory
+    from kmufs_stream.system.memory import peak_memory
 
     features = factor.features
     return {

@@ -37,7 +37,7 @@ def demo(
     Can be run again: the result is written anew, and the data where they are not there already.
     """
     from kmufs_stream import open_matrix
-    from kmufs_stream.output import check_output
+    from kmufs_stream.storage.output import check_output
 
     place = Path(folder)
     data, out = place / "digits.zarr", place / "digits.selected.zarr"

@@ -194,9 +194,9 @@ def _next_comparison(
 
 def likely_labels(result: str, table: StoreOptions) -> list[str]:
     """Coordinates of the samples of a written selection that look like their classes."""
-    from kmufs_stream.places import place_of
+    from kmufs_stream.results.reading import open_selection
     from kmufs_stream.sources.labels import likely_classes
-    from kmufs_stream.stored import open_selection
+    from kmufs_stream.storage.places import place_of
 
     stored = open_selection(place_of(result, table.storage_options()))
     return [] if stored.matrix is None else likely_classes(stored.matrix, stored.k)

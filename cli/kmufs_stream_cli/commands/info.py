@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kmufs_stream.errors import counted
-from kmufs_stream.provenance import in_words, named
+from kmufs_stream.storage.provenance import in_words, named
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.failure import RESUME
 from kmufs_stream_cli.table import storage_options

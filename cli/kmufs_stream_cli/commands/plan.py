@@ -45,8 +45,9 @@ def plan(
 ) -> None:
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
-    from kmufs_stream.opening import as_decomposed
-    from kmufs_stream.solving import AdmmOptions, doubtful_sizes, foretold
+    from kmufs_stream.factors.reopening import as_decomposed
+    from kmufs_stream.factors.solving import doubtful_sizes, foretold
+    from kmufs_stream.options import AdmmOptions
     from kmufs_stream.streaming.cluster import connected
 
     matrix, stores = table.open(factor), table.storage_options()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kmufs_stream.errors import counted
-from kmufs_stream.progress import Event, Planned
+from kmufs_stream.events import Event, Planned
 from kmufs_stream_cli import options, outputs, show
 from kmufs_stream_cli.commands.plan import plan_facts
 from kmufs_stream_cli.notices import say
@@ -152,12 +152,13 @@ def run_select(
     matrix: Matrix, k: int, h: int, *, out: str, log: bool, quiet: bool, **asked: Any
 ) -> Selection:
     """Select with the progress shown; ``asked`` are the keywords of kmufs_stream.select."""
+    from kmufs_stream import Plan
     from kmufs_stream import select as run
 
     with shown(log=log, quiet=quiet) as progress:
 
         def told(event: Event) -> None:
-            if log and isinstance(event, Planned) and event.plan is not None:
+            if log and isinstance(event, Planned) and isinstance(event.plan, Plan):
                 for name, value in plan_facts(matrix, event.plan):
                     say(f"{name}: {value}")
             progress(event)
@@ -251,7 +252,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
 
 def _doubts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Why not to trust the choice as it is, the gravest first."""
-    from kmufs_stream.solving import is_greedy
+    from kmufs_stream.factors.solving import is_greedy
 
     rows = []
     if not summary["settled"]:
@@ -333,7 +334,7 @@ def _missing(summary: dict[str, Any]) -> str:
 
 
 def _ending(summary: dict[str, Any]) -> str:
-    from kmufs_stream.solving import is_greedy
+    from kmufs_stream.factors.solving import is_greedy
 
     if summary["h"] == summary["usable"] and summary["iterations"] == 0:
         return f"{summary['solver']}: nothing to choose, all usable features are taken"

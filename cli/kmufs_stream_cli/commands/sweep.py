@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from kmufs_stream.choices import SolverName
 from kmufs_stream.errors import RequestError, counted
+from kmufs_stream.options import SolverName
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.progress import opened, shown
 from kmufs_stream_cli.table import TableOptions, on_table
@@ -18,7 +18,7 @@ from kmufs_stream_cli.typed import read_by
 
 if TYPE_CHECKING:
     from kmufs_stream import Factor, Sweep
-    from kmufs_stream.proposal import Proposal
+    from kmufs_stream.results.trials import Proposal
 
 BAR = 10  # letters of a full one
 ROWS = 40  # of the table on the screen, at most where each k and solver can do with one
@@ -108,11 +108,11 @@ def sweep(
     """
     from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
-    from kmufs_stream.factor_store import is_factor, load_factor
-    from kmufs_stream.output import check_file
-    from kmufs_stream.places import place_of
+    from kmufs_stream.factors.store import is_factor, load_factor
+    from kmufs_stream.results.trials import write_csv
+    from kmufs_stream.storage.output import check_file
+    from kmufs_stream.storage.places import place_of
     from kmufs_stream.streaming.cluster import connected
-    from kmufs_stream.trials import write_csv
 
     began = time.perf_counter()
     ks = _grid("--k", k, suggest_k)
@@ -202,7 +202,7 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
 
 
 def _show(found: Sweep, *, suggest_k: bool, suggest_h: bool, csv: str | None) -> None:
-    from kmufs_stream.proposal import one_each
+    from kmufs_stream.results.trials import one_each
 
     out = show.console()
     read = f"reads of the data: {found.passes or 'none'}"

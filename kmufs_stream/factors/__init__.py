@@ -1,0 +1,1 @@
+"""A rank-k factor: computed, stored, recognised, asked."""

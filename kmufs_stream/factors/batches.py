@@ -1,0 +1,95 @@
+"""A factor of rows that arrive in batches: nothing but sums and a sample is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.factors.factor import Factor, RowSample, check_k, check_rank
+from kmufs_stream.factors.methods.gram import leading_of_gram, state_of
+from kmufs_stream.factors.methods.screening import CONSTANT, standardise
+from kmufs_stream.options import Screening
+from kmufs_stream.streaming.kernels.gram import Gram, GramState
+from kmufs_stream.streaming.kernels.sample import sample_size, smallest_hashes
+from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
+from kmufs_stream.system import blas
+
+
+@dataclass
+class Batches:
+    """Gram matrix and row sample of all rows so far: 8 p^2 bytes, and at most 256 MB of rows.
+
+    Attributes
+    ----------
+    scaling : of the products, which are float64.
+    state : sums of all rows.
+    sample : what :func:`kmufs_stream.decompose` would sample of all rows.
+    precision : of the least precise products that went into the state.
+    """
+
+    scaling: Scaling
+    state: GramState
+    sample: RowSample
+    precision: Precision
+
+    @classmethod
+    def before(cls, first: NDArray[Any]) -> Self:
+        """Before any row; shift and scale are those of the first batch, (rows, p), rows > 0."""
+        scaling = Scaling.from_probe(first.astype(np.float64), "float64")
+        sample = RowSample(np.empty(0, np.int64), [first[:0]])
+        return cls(scaling, Gram(scaling).init(), sample, "float64")
+
+    @classmethod
+    def after(cls, factor: Factor) -> Self:
+        """After the rows of a factor that holds their correlation matrix.
+
+        Raises ValueError for one that does not, or from which more has been left out than
+        constant features: what further rows would change of that is not in it.
+        """
+        if factor.correlation is None:
+            raise ValueError("the factor holds no correlation matrix")
+        if set(factor.features.excluded) - {CONSTANT} or factor.features.missing.any():
+            raise ValueError("features were left out of the factor, or values are missing")
+        features = factor.features
+        constant = features.excluded.get(CONSTANT, features.usable[:0])
+        double = np.dtype(np.float64)
+        scaling = Scaling.about(features.mean, features.std, constant, double, "float64")
+        return cls(scaling, state_of(factor, scaling), factor.sample, factor.precision)
+
+    def add(self, batch: NDArray[Any]) -> None:
+        """Take in some rows, (rows, p). O(rows p^2)."""
+        seen = self.state.moments.count
+        index = np.concatenate([self.sample.index, np.arange(seen, seen + len(batch))])
+        values = np.concatenate([self.sample.values, batch])
+        keep = smallest_hashes(index, sample_size(len(index), values[:1].nbytes))
+        self.sample = RowSample(index[keep], [values[keep]])
+        with blas.all_cores():
+            self.state = Gram(self.scaling).update(self.state, batch.astype(np.float64), seen)
+
+    def factor(self, k: int) -> Factor:
+        """The factor of all rows so far for k clusters. O(p^3).
+
+        Raises RequestError as :func:`kmufs_stream.decompose` does.
+        """
+        # The finish uses a state up; this one goes on.
+        state = GramState(self.state.moments, self.state.scatter.copy())
+        standardised = partial(standardise, feature_name="feature {}".format)
+        with blas.all_cores():
+            leading = leading_of_gram(state, self.scaling, k, standardised)
+        factor = Factor(
+            **vars(leading),
+            k=k,
+            sample=self.sample,
+            screening=Screening(),
+            method="gram",
+            precision=self.precision,
+            labels=None,
+            fingerprint={},
+        )
+        check_k(k, len(factor.features.usable), "usable features")
+        check_rank(k, factor)
+        return factor

@@ -1,0 +1,187 @@
+"""Compute a factor: run the plan, with a checkpoint where one is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from zarr.abc.store import Store
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.events import SILENT, Noticed, Progress, Started
+from kmufs_stream.factors.factor import Factor, check_k, check_rank
+from kmufs_stream.factors.identity import (
+    digest_without,
+    fingerprint,
+    identity_of_run,
+)
+from kmufs_stream.factors.methods import ROUTES
+from kmufs_stream.factors.methods.screening import Standardised
+from kmufs_stream.factors.planning import problem_of
+from kmufs_stream.factors.reader import Reader, tell_plan
+from kmufs_stream.options import LanczosOptions, Screening
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.matrix import dense, feature_texts
+from kmufs_stream.storage.output import check_two_outputs
+from kmufs_stream.storage.places import Place, name_of
+from kmufs_stream.streaming.checkpoint import Checkpoint
+from kmufs_stream.streaming.kernels.sample import sample_index, sample_size
+from kmufs_stream.streaming.kernels.scaling import Scaling, read_probe
+from kmufs_stream.streaming.kernels.screened import missing_in
+from kmufs_stream.streaming.kernels.sparse import CANCELS, sparse_scaling
+from kmufs_stream.streaming.planning.plan import Plan
+from kmufs_stream.system import blas
+
+CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
+
+
+def inputs_of(matrix: Matrix) -> list[Place]:
+    """The store that the data lie in, if they do."""
+    return [] if matrix.place is None else [matrix.place]
+
+
+def checkpoint_for(
+    plan: Plan,
+    out: Place | None,
+    folder: Place | None,
+    *,
+    resume: bool,
+    about: Mapping[str, str],
+    progress: Progress,
+) -> Checkpoint | contextlib.nullcontext[None]:
+    """The checkpoint that was asked for, or that a long run gets beside its output; or none."""
+    if folder is not None and out is not None:
+        check_two_outputs(folder, out, "checkpoint")
+    beside = resume or plan.read_bytes >= CHECKPOINTED_BYTES
+    if folder is None and beside and out is not None and not isinstance(out, Store):
+        out = out.resolve()
+        folder = out.with_name(f"{out.name}.checkpoint")
+    if isinstance(folder, Store):
+        raise RequestError(
+            "bad_option", f"{name_of(folder)} cannot hold a checkpoint.", "Give a path or address."
+        )
+    if folder is not None:
+        return Checkpoint(
+            folder,
+            resume=resume,
+            tell=lambda text: progress(Noticed(text)),
+            about={**about, "partitions": len(plan.partitions)},
+        )
+    if resume:
+        raise RequestError(
+            "bad_option",
+            "There is nothing to resume: neither an output nor a checkpoint is given.",
+            "Say where the checkpoint is: `checkpoint=PATH`.",
+        )
+    return contextlib.nullcontext()
+
+
+@dataclass(frozen=True)
+class FactorSeconds:
+    """Wall-clock seconds of reading with its block products, and of the in-memory stage."""
+
+    read: float
+    factor: float
+
+
+def compute_factor(
+    matrix: Matrix,
+    k: int,
+    h: int | None,
+    plan: Plan,
+    lanczos_options: LanczosOptions,
+    screening: Screening,
+    made: dict[str, str],
+    progress: Progress = SILENT,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[Factor, FactorSeconds]:
+    """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest.
+
+    Whether the data changed meanwhile is for the caller to check, once all that it reads is read.
+    """
+    _check_samples(matrix)
+    n, began = matrix.shape[0], time.perf_counter()
+    tell_plan(plan, progress)
+    progress(Started("probe"))
+    route, problem = ROUTES[plan.method], problem_of(matrix, k, lanczos_options, screening, h)
+    probe = read_probe(matrix)
+    belongs = fingerprint(matrix, probe)
+    if matrix.asked is not None:
+        probe = probe[:, matrix.asked]
+    centred = route.centres or not problem.sparse
+    scaling = Scaling.from_probe(dense(probe), plan.precision) if centred else sparse_scaling(probe)
+    complete = None
+    if screening.missing == "drop-samples":
+        # A feature that varies in the probe may be constant in the samples that are kept.
+        scaling = replace(scaling, unsure=np.arange(matrix.width))
+        # A guess at the features that have any value at all.
+        complete = missing_in(probe).sum(axis=0) < probe.shape[0]
+    del probe
+    if checkpoint is not None:
+        of_k = (k, lanczos_options.seed) if route.of_k else None
+        checkpoint.claim(
+            identity_of_run(belongs, plan, screening, of_k),
+            partial(digest_without, matrix),
+            serves="what has been read serves any `h` and `solver`"
+            + ("" if route.of_k else ", and any `k`"),
+        )
+    sampled = sample_index(n, sample_size(n, matrix.shape[1] * matrix.dtype.itemsize))
+    reader = Reader(
+        matrix, plan, screening, progress, checkpoint, sampled=sampled, complete=complete
+    )
+    # Thin products gain nothing from BLAS's threads: two libraries' would wait for each other.
+    with blas.one_thread() if route.thin else blas.all_cores():
+        leading = route.run(problem, reader, scaling)
+    features = leading.features
+    if matrix.asked is not None:
+        features = features.of_all(matrix.asked, matrix.shape[1])
+    if not centred:
+        check_spread(features, matrix.feature_name)
+    found = vars(leading) | {"features": features, "passes": reader.passes}
+    factor = Factor(
+        **found,
+        k=k,
+        sample=reader.sample(),
+        screening=screening,
+        method=plan.method,
+        precision=plan.precision,
+        labels=feature_texts(matrix),
+        fingerprint=belongs,
+        located=matrix.located,
+        where=matrix.where,
+        origin=made,
+    )
+    check_k(k, len(factor.features.usable), "usable features")
+    check_rank(k, factor)
+    total = time.perf_counter() - began
+    return factor, FactorSeconds(reader.seconds, total - reader.seconds)
+
+
+def _check_samples(matrix: Matrix) -> None:
+    n = matrix.shape[0]
+    if n < 2:
+        raise RequestError(
+            "too_few_samples",
+            f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
+            "Standardising needs at least two; with samples along the other dimension, say "
+            f"`sample_dims={matrix.feature_dim!r}`.",
+        )
+
+
+def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> None:
+    """Refuse sparse data whose means are so large that uncentred sums lose the spread."""
+    mean, std = features.mean[features.usable], features.std[features.usable]
+    lost = features.usable[np.abs(mean) > CANCELS * std]
+    if len(lost):
+        i = int(lost[0])
+        raise RequestError(
+            "mean_too_large",
+            f"The mean of {feature_name(i)} is {abs(features.mean[i]) / features.std[i]:.0e} times "
+            f"its spread ({len(lost)} such features): sums over sparse data, which are not "
+            "centred, lose too many digits.",
+            "Say `method='tsqr'`, which centres, or drop these features.",
+        )

@@ -1,0 +1,225 @@
+"""Which features are standardised: those asked for, that vary, with the values they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError, counted
+from kmufs_stream.options import Screening
+from kmufs_stream.streaming.kernels.gram import Moments
+from kmufs_stream.streaming.kernels.scaling import Scaling
+
+ALL_MISSING, MISSING, CONSTANT = "all_missing", "missing", "constant"
+LOW_STD, RARE, NOT_ASKED = "low_std", "rare", "not_asked"
+NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Standardised:
+    """The features that carry something, with what standardises them.
+
+    Attributes
+    ----------
+    samples : rows that were standardised.
+    mean, std : (p,) float64, in the units of the data, ddof 0; NaN where not known.
+    missing : (p,) int64, values that are missing in those rows.
+    usable : (u,) int64, ascending source indices of the features kept.
+    excluded : reason to ascending source indices of the features left out.
+    dropped : (d,) int64, ascending rows left out because they miss values.
+    nonzero : (p,) int64, values that are not 0 in those rows; None where they were not counted.
+    """
+
+    samples: int
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    missing: NDArray[np.int64]
+    usable: NDArray[np.int64]
+    excluded: dict[str, NDArray[np.int64]]
+    dropped: NDArray[np.int64]
+    nonzero: NDArray[np.int64] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Samples, with those left out because they miss values."""
+        return self.samples + len(self.dropped)
+
+    @property
+    def asked(self) -> NDArray[np.int64]:
+        """Ascending source indices of the features that were asked for."""
+        return np.delete(np.arange(len(self.mean)), self.excluded.get(NOT_ASKED, ()))
+
+    def of_all(self, asked: NDArray[np.int64], p: int) -> Standardised:
+        """The same, where the features are those ``asked`` of p."""
+        mean, std, missing = np.full(p, np.nan), np.full(p, np.nan), np.zeros(p, np.int64)
+        mean[asked], std[asked], missing[asked] = self.mean, self.std, self.missing
+        nonzero = None
+        if self.nonzero is not None:
+            nonzero = np.zeros(p, np.int64)
+            nonzero[asked] = self.nonzero
+        rest = np.delete(np.arange(p), asked)
+        excluded = {NOT_ASKED: rest} if len(rest) else {}
+        excluded |= {reason: asked[index] for reason, index in self.excluded.items()}
+        return replace(
+            self,
+            mean=mean,
+            std=std,
+            missing=missing,
+            usable=asked[self.usable],
+            excluded=excluded,
+            nonzero=nonzero,
+        )
+
+    def of_asked(self) -> Standardised:
+        """The same of the features asked for alone: the inverse of :meth:`of_all`."""
+        asked = self.asked
+        reasons = {r: i for r, i in self.excluded.items() if r != NOT_ASKED}
+        return replace(
+            self,
+            mean=self.mean[asked],
+            std=self.std[asked],
+            missing=self.missing[asked],
+            usable=np.searchsorted(asked, self.usable),
+            excluded={r: np.searchsorted(asked, index) for r, index in reasons.items()},
+            nonzero=None if self.nonzero is None else self.nonzero[asked],
+        )
+
+
+class Standardiser(Protocol):
+    """Standardises features by what a first read has found of them."""
+
+    def __call__(
+        self, moments: Moments, scaling: Scaling, variance: NDArray[np.float64], /
+    ) -> Standardised:
+        """See :func:`standardise`."""
+
+
+def standardise(
+    moments: Moments,
+    scaling: Scaling,
+    variance: NDArray[np.float64],
+    *,
+    feature_name: Callable[[int], str],
+    screening: Screening | None = None,
+    nonzero: NDArray[np.int64] | None = None,
+    dropped: NDArray[np.int64] | None = None,
+) -> Standardised:
+    """Means, standard deviations and usable features from merged moments.
+
+    Parameters
+    ----------
+    variance : (p,) variances of (x - shift) / scale, ddof 0, with the mean for what is missing.
+    nonzero : (p,) values that are not 0, where ``screening`` asks for some.
+    dropped : rows left out of the moments.
+
+    Raises RequestError where values are infinite, or missing against the policy, no feature is
+    left, there are fewer than two samples, or a variance is beyond what float64 holds.
+    """
+    screening = screening or Screening()
+    dropped = np.empty(0, np.int64) if dropped is None else dropped
+    p = len(moments.total)
+    _check_samples(moments, dropped)
+    _check_finite(moments, screening, feature_name)
+    std = scaling.scale * np.sqrt(variance)
+    mean = scaling.shift + scaling.scale * (moments.total / np.maximum(moments.present, 1))
+    constant = np.zeros(p, bool)
+    constant[scaling.unsure] = moments.low == moments.high
+    reasons = {ALL_MISSING: moments.present == 0}
+    if screening.missing == "drop-features":
+        reasons[MISSING] = moments.missing > 0
+    reasons[CONSTANT] = constant
+    reasons[LOW_STD] = std < screening.min_std
+    if nonzero is not None:
+        reasons[RARE] = nonzero < screening.min_nonzero * moments.count
+    left = np.ones(p, bool)
+    excluded = {}
+    for reason, meets in reasons.items():
+        if (left & meets).any():
+            excluded[reason] = np.flatnonzero(left & meets)
+            left &= ~meets
+    _check_left(left, excluded)
+    usable = np.flatnonzero(left)
+    lost = usable[~(np.isfinite(std[usable]) & (std[usable] > 0))]
+    if len(lost):
+        raise RequestError(
+            "range",
+            f"The variance of {feature_name(int(lost[0]))} is beyond double precision "
+            f"(values near {scaling.shift[lost[0]]:g}, in units of {scaling.scale[lost[0]]:g}).",
+            "Rescale or drop that feature.",
+        )
+    mean[constant] = moments.low[moments.low == moments.high]
+    std[constant] = 0.0
+    unknown = excluded.get(ALL_MISSING, usable[:0])
+    mean[unknown] = np.nan
+    std[np.concatenate([unknown, excluded.get(MISSING, usable[:0])])] = np.nan
+    return Standardised(
+        moments.count, mean, std, moments.missing, usable, excluded, dropped, nonzero
+    )
+
+
+def _check_samples(moments: Moments, dropped: NDArray[np.int64]) -> None:
+    if moments.count >= 2:
+        return
+    if len(dropped):
+        raise RequestError(
+            "too_few_samples",
+            f"`missing='drop-samples'` leaves {moments.count} of "
+            f"{moments.count + len(dropped)} samples: nearly all miss a value.",
+            "Leave out the features that miss most (`exclude_features`), or choose "
+            "`missing='mean'` or drop-features.",
+        )
+    raise RequestError(
+        "too_few_samples",
+        f"The data have {moments.count} samples.",
+        "Standardising needs at least two.",
+    )
+
+
+def _check_finite(
+    moments: Moments, screening: Screening, feature_name: Callable[[int], str]
+) -> None:
+    """Refuse infinite values, and missing ones where they are to raise."""
+    missing = np.where(moments.present > 0, moments.missing, 0)
+    refused = screening.missing == "raise" and missing.any()
+    bad = moments.infinite + missing if refused else moments.infinite
+    if not bad.any():
+        return
+    index = np.flatnonzero(bad)
+    first = [f"{feature_name(int(i))}: {bad[i]}" for i in index[:NAMED_AT_MOST]]
+    more = f", and {len(index) - len(first)} features more" if len(index) > len(first) else ""
+    kinds = ["missing (NaN)"] * bool(refused) + ["infinite"] * bool(moments.infinite.any())
+    ways = "`missing='drop-features'`, drop-samples or mean"
+    if (missing > 0)[moments.present > 0].all():  # no feature would be left
+        ways = "`missing='mean'` or drop-samples"
+    remedies = {
+        "missing (NaN)": f"Say {ways}; features without any value are left out anyway.",
+        "infinite": "Infinity has no mean: leave those features out (`exclude_features`), or "
+        "write the values as missing.",
+    }
+    raise RequestError(
+        "not_finite",
+        f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
+        f"{'is' if bad.sum() == 1 else 'are'} {' or '.join(kinds)} ({', '.join(first)}{more}).",
+        " ".join(remedies[kind] for kind in kinds),
+    )
+
+
+def _check_left(left: NDArray[np.bool_], excluded: dict[str, NDArray[np.int64]]) -> None:
+    if left.any():
+        return
+    if set(excluded) == {CONSTANT}:
+        raise RequestError(
+            "all_constant",
+            f"All {len(left)} features are constant.",
+            "Features that vary are needed.",
+        )
+    counts = ", ".join(f"{len(i)} {reason.replace('_', ' ')}" for reason, i in excluded.items())
+    raise RequestError(
+        "no_features",
+        f"None of {len(left)} features is left: {counts}.",
+        "Ask for less with `missing`, `min_std` and `min_nonzero`, or choose other features.",
+    )

@@ -1,0 +1,90 @@
+"""From a matrix and what is asked of it to a plan: the table's facts, the costs of each route."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from kmufs_stream.factors.factor import Factor, check_k
+from kmufs_stream.factors.identity import check_shape
+from kmufs_stream.factors.methods import ROUTES, Problem
+from kmufs_stream.options import LanczosOptions, Screening
+from kmufs_stream.sources import Matrix
+from kmufs_stream.streaming.cluster import active_client, cluster_size
+from kmufs_stream.streaming.planning.plan import Plan, make_plan
+from kmufs_stream.streaming.planning.sizing import Cost, Demand, Way, Ways
+from kmufs_stream.streaming.planning.table import Table
+
+
+def plan_for(
+    matrix: Matrix,
+    k: int,
+    demand: Demand,
+    lanczos: LanczosOptions,
+    screening: Screening,
+    factor: Factor | None = None,
+) -> Plan:
+    """What would run for k clusters, and its predicted peak memory; nothing is computed.
+
+    With a factor at hand nothing is read for it, and the plan's method is ``factor``. Where a
+    Dask client is active its workers read, unless the data are in this process's memory.
+    """
+    check_k(k, matrix.width)
+    table = table_of(matrix, screening)
+    client = None if matrix.in_memory else active_client()
+    if client is not None:
+        demand = replace(demand, cluster=cluster_size(client))
+    if factor is not None:
+        check_shape(factor, matrix)
+        at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
+        ways = {"factor": Way(lambda rows, itemsize: at_hand)}
+        return make_plan(table, ways, replace(demand, method="auto"))
+    return make_plan(table, _ways(problem_of(matrix, k, lanczos, screening)), demand)
+
+
+def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
+    """The facts about a matrix that a plan follows from."""
+    copies = int(matrix.stacked) + int(matrix.asked is not None) + int(bool(matrix.transforms))
+    if screening and screening.missing == "drop-samples" and matrix.dtype.kind == "f":
+        copies += 2
+    return Table(
+        shape=matrix.shape,
+        dtype=matrix.dtype,
+        stored_itemsize=matrix.stored_dtype.itemsize,
+        chunk_rows=matrix.chunk_rows,
+        chunk_columns=matrix.chunk_columns,
+        shard_rows=matrix.shard_rows,
+        in_memory=matrix.in_memory,
+        chunk_cells=matrix.chunk_cells,
+        width=matrix.width,
+        copies=copies,
+        sparsity=matrix.sparsity,
+        held_bytes=matrix.held_bytes,
+    )
+
+
+def problem_of(
+    matrix: Matrix, k: int, lanczos: LanczosOptions, screening: Screening, h: int | None = None
+) -> Problem:
+    """What a route is to find in a matrix."""
+    return Problem(
+        p=matrix.width,
+        k=k,
+        h=h,
+        sparse=matrix.sparsity is not None,
+        fills=matrix.dtype.kind == "f" and screening.missing == "mean",
+        lanczos=lanczos,
+    )
+
+
+def _ways(problem: Problem) -> Ways:
+    """The routes, as plans see them."""
+    return {
+        method: Way(
+            partial(route.cost, problem),
+            passed_over=route.passed_over(problem.p),
+            float64=route.float64,
+            thin=route.thin,
+        )
+        for method, route in ROUTES.items()
+    }

@@ -1,0 +1,115 @@
+"""Data opened as those were from which something was made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.factors.factor import Factor
+from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources.recognition import stored_attributes
+from kmufs_stream.sources.restrict import samples_meeting
+from kmufs_stream.sources.transforms import transformed
+from kmufs_stream.storage.places import PlaceLike, absence, is_there, near, place_of
+
+WHICH = ("variable", "features_from_variables")
+DIMS = ("sample_dims", "feature_dims")
+TOGETHER = (WHICH, ("group",), ("layer", "raw"), DIMS, ("feature_labels",))
+UNNAMED = "data"  # what arrays without a name are called
+LACKING = (  # codes of what these data have not, and others had
+    "bad_option",
+    "no_table",
+    "not_2d",
+    "not_a_store",
+    "not_anndata",
+    "unknown_dimension",
+    "unknown_group",
+    "unknown_labels",
+    "unknown_variable",
+    "which_dimensions",
+)
+
+
+def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Matrix:
+    """Open data as those were from which a selection or a factor was made.
+
+    Parameters
+    ----------
+    made : the factor, or where either is stored.
+    data, options : see :func:`kmufs_stream.open_matrix`. What of these says where the table is,
+        such as ``sample_dims``, is taken from ``made`` where it is not given, and where the data
+        have it. Another variable is not taken for the one that was named.
+
+    Raises what ``open_matrix`` raises, of what is known where nothing else is right either.
+    """
+    known = {} if isinstance(data, Matrix) else _located(made, options.get("storage_options"))
+    for names in TOGETHER:  # one that is given speaks for all
+        if any(options.get(name) for name in names):
+            known = {name: value for name, value in known.items() if name not in names}
+    try:
+        return open_matrix(data, **{**options, **known})
+    except RequestError as error:
+        if not known or error.code not in LACKING:
+            raise
+        # Of what is no store, nobody chooses a variable.
+        name = None if error.code == "not_a_store" else known.get("variable")
+        lacking = error
+        for kept in (WHICH + DIMS, DIMS, ()):
+            less = {key: known[key] for key in kept if key in known}
+            try:
+                found = open_matrix(data, **{**options, **less})
+            except RequestError as other:
+                if other.code == "unknown_variable":  # no matter in which group it was
+                    lacking = other
+                continue
+            if name is None or found.name in (name, UNNAMED):
+                return found
+        if lacking.code == "unknown_variable" and name is not None:
+            lacking.remedy += f" The selection or factor was made of {name!r}."
+        raise lacking from None
+
+
+def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
+    """The data that a factor was made of, as they were then: transformed, and what took part.
+
+    What was said of these when they were opened is left as it is; whether it is what the factor
+    was made with is for :func:`kmufs_stream.factors.identity.check_belongs`.
+
+    Raises RequestError where their samples cannot be told by the condition of the factor's.
+    """
+    if not matrix.transforms:
+        matrix = transformed(matrix, factor.transforms)
+    if factor.where and not matrix.where:
+        try:
+            matrix = samples_meeting(matrix, factor.where)
+        except RequestError as error:
+            raise RequestError(
+                "wrong_factor",
+                f"The factor was made of the samples that meet {factor.where!r}: {error.message}",
+                "Give the data that it was made of, with their coordinates.",
+            ) from error
+    asked, p = factor.features.asked, len(factor.features.mean)
+    if matrix.asked is None and len(asked) < p == matrix.shape[1]:
+        matrix = replace(matrix, asked=asked)
+    return matrix
+
+
+def _located(
+    made: Factor | PlaceLike | None, storage_options: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What something that was made says of where the table was. Raises where it is not there."""
+    if made is None:
+        return {}
+    if isinstance(made, Factor):
+        said = made.located
+    else:
+        place = place_of(made, storage_options)
+        if not is_there(place):
+            remedy = f"{near(place)}Make it with kmufs-stream select, or kmufs-stream decompose."
+            raise RequestError("not_found", absence(place), remedy)
+        said = json.loads((stored_attributes(place) or {}).get("located", "{}"))
+    # Whoever wrote it has no say in what else is opened, or with which storage options.
+    return {name: said[name] for names in TOGETHER for name in names if name in said}

@@ -1,0 +1,258 @@
+"""Which solvers there are, what they take, and a factor given to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError, counted, did_you_mean
+from kmufs_stream.events import SILENT, Advanced, Progress, Started
+from kmufs_stream.factors.factor import Factor
+from kmufs_stream.factors.methods.leading import components_for
+from kmufs_stream.options import AdmmOptions
+from kmufs_stream.solvers import (
+    Solution,
+    admm,
+    admm_bytes,
+    consensus,
+    consensus_bytes,
+    css,
+    css_bytes,
+    exact,
+    factor_rows,
+    joint,
+    joint_bytes,
+    kept_rows,
+)
+from kmufs_stream.solvers.correlations import Rows
+from kmufs_stream.solvers.solution import Watcher
+from kmufs_stream.system import blas
+
+USUAL_STEPS = 300  # of the ADMM until its choice is stable: 295 to 348 on 5,000 x 800 counts
+LONG = 6e11  # operations, a minute or so; an SVD's are slow, and stand for several each
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a solver is given: a factor of k components or more, and who watches."""
+
+    factor: Factor
+    k: int
+    h: int
+    options: AdmmOptions
+    watch: Watcher
+
+    @property
+    def components(self) -> NDArray[np.float64]:
+        """(u, k) P_k."""
+        return np.ascontiguousarray(self.factor.components[:, : self.k])
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """(k,) S_k^2 / n."""
+        return self.factor.eigenvalues[: self.k]
+
+    @property
+    def rows(self) -> Rows:
+        """Rows of the correlation matrix, from the factor where it holds none."""
+        if self.factor.correlation is None:
+            return factor_rows(self.factor.components, self.factor.eigenvalues)
+        return kept_rows(self.factor.correlation)
+
+
+def _admm(given: Given) -> Solution:
+    h, tie, options = given.h, given.factor.tie, vars(given.options)
+    if h == len(given.components):  # nothing is left to choose
+        return _exact(given)
+    try:
+        with blas.cores_for(len(given.components) * h**2):
+            return admm(
+                given.components,
+                given.eigenvalues,
+                h,
+                tolerance=tie,
+                watch=given.watch,
+                **options,
+            )
+    except ValueError as error:  # a penalty out of proportion to these data
+        raise RequestError(
+            "bad_option",
+            f"The ADMM cannot run: {error}.",
+            "Change or leave out `mu0`, `mu_max`.",
+        ) from error
+
+
+def _exact(given: Given) -> Solution:
+    return exact(given.components, given.eigenvalues, given.h, tolerance=given.factor.tie)
+
+
+def _by_correlations(solver: Callable[..., Solution], given: Given) -> Solution:
+    components, h = given.components, given.h
+    with blas.cores_for(len(components) * h * given.k):
+        return solver(
+            components,
+            given.eigenvalues,
+            given.rows,
+            h,
+            tolerance=given.factor.tie,
+            watch=given.watch,
+        )
+
+
+def _consensus(given: Given) -> Solution:
+    factor, k = given.factor, given.k
+    m = len(factor.sample.index)
+    if m < 2:
+        raise RequestError(
+            "no_sample",
+            f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
+            "Decompose again, or choose `solver='css'`.",
+        )
+    with blas.cores_for(m * len(factor.components) * k):
+        return consensus(
+            factor.components,
+            factor.eigenvalues,
+            given.rows,
+            factor.sample_blocks,
+            k,
+            given.h,
+            tolerance=factor.tie,
+            watch=given.watch,
+        )
+
+
+def _rows_bytes(p: int, k: int, rows: int) -> int:
+    """What rows of the correlation matrix take where the factor does not hold it."""
+    return 8 * p * (components_for(k, p) + 2 * rows)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """One way to choose.
+
+    Attributes
+    ----------
+    run : the choice; indices count usable features.
+    memory : working memory in bytes for p features, k, h, and a sample of m rows.
+    steps : what it counts as it goes on: ``iterations`` towards a set that is stable; ``features``,
+        one chosen after another; "" for a closed form.
+    takes_options : AdmmOptions are its parameters.
+    """
+
+    run: Callable[[Given], Solution]
+    memory: Callable[[int, int, int, int], int]
+    steps: str
+    takes_options: bool = False
+
+
+SOLVERS = {
+    "admm": Solver(_admm, lambda p, k, h, m: admm_bytes(p, k, h), "iterations", True),
+    "exact": Solver(_exact, lambda p, k, h, m: 8 * p * (k + 4), ""),
+    "joint": Solver(
+        partial(_by_correlations, joint),
+        lambda p, k, h, m: joint_bytes(p, k, h) + _rows_bytes(p, k, h),
+        "iterations",
+    ),
+    "css": Solver(
+        partial(_by_correlations, css),
+        lambda p, k, h, m: css_bytes(p, k, h) + _rows_bytes(p, k, 1),
+        "features",
+    ),
+    "consensus": Solver(
+        _consensus,
+        lambda p, k, h, m: consensus_bytes(p, k, m) + _rows_bytes(p, k, 1),
+        "features",
+    ),
+}
+"""All solvers by name."""
+
+
+def is_greedy(solver: str) -> bool:
+    """Whether a solver, of a stored result maybe, chose one feature after another."""
+    return solver in SOLVERS and SOLVERS[solver].steps == "features"
+
+
+def stage_of(solver: str, h: int) -> Started:
+    """The stage that :func:`solve` is, as its beginning is told."""
+    total = h if is_greedy(solver) else 0
+    return Started(f"solving ({solver})", total=total, unit=SOLVERS[solver].steps)
+
+
+def solve(
+    factor: Factor,
+    k: int,
+    h: int,
+    solver: str,
+    options: AdmmOptions,
+    progress: Progress = SILENT,
+) -> Solution:
+    """Run a solver on a factor of k components or more; indices count usable features.
+
+    Raises RequestError where the solver needs what the factor lacks, and for penalties with which
+    the ADMM cannot run.
+    """
+
+    def watch(**figures: float) -> None:
+        progress(Advanced(1, figures=figures))
+
+    return SOLVERS[solver].run(Given(factor, k, h, options, watch))
+
+
+def check_solver(solver: str) -> None:
+    """Refuse a solver that is not there."""
+    if solver not in SOLVERS:
+        raise RequestError(
+            "bad_option",
+            f"Solver {solver!r} is unknown.",
+            f"{did_you_mean(solver, SOLVERS)}Choose one of {', '.join(SOLVERS)}."
+            if "," not in solver
+            else f"Choose one of {', '.join(SOLVERS)}; kmufs-stream sweep takes several.",
+        )
+
+
+def foretold(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -> str | None:
+    """What is told before solvers choose each of these numbers of features, of p: it may take long.
+
+    Of the sizes alone: when it is told does not hang on the machine, or on what else it does.
+    """
+    chosen = [h for h in hs if h < p]
+    steps = min(USUAL_STEPS, max_iter)
+    if "admm" not in solvers or steps * sum(4 * p * h**2 + 60 * h**3 for h in chosen) < LONG:
+        return None
+    many = f"{len(chosen):,} trials of " if len(chosen) > 1 else ""
+    return (
+        f"the solver admm may take minutes: {many}some {steps:,} steps, {max_iter:,} at most, "
+        f"whose work grows with {p:,} features and with the cube of h, {max(chosen):,}; the solver "
+        "exact has the model's optimum at once, and consensus usually finds clusters better"
+    )
+
+
+def doubtful_sizes(k: int, h: int) -> str | None:
+    """What is told of one cluster, or of fewer features than k clusters have directions."""
+    if k == 1:
+        return (
+            "one cluster separates nothing: what is chosen follows the first component alone, as "
+            "if to tell two apart; give `k=2` or more"
+        )
+    if h >= k - 1:
+        return None
+    return (
+        f"{k:,} clusters differ along up to {k - 1:,} directions, of which "
+        f"{counted(h, 'features')} can span {h:,}; give `h={k - 1}` or more to span them all"
+    )
+
+
+def check_h(h: int, limit: int, what: str = "features") -> None:
+    """Refuse h < 1 and h beyond the number of features."""
+    if h < 1:
+        raise RequestError(
+            "bad_h", f"h is {h}; features are counted from 1.", "Give `h=1` or more."
+        )
+    if h > limit:
+        raise RequestError(
+            "bad_h", f"h is {h}, but the number of {what} is {limit}.", f"Give `h={limit}` or less."
+        )

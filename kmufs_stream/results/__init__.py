@@ -1,0 +1,1 @@
+"""What was chosen: held, written, read again."""

@@ -1,0 +1,137 @@
+"""A copy of an AnnData store whose table of features says which were chosen.
+
+The store is copied as it lies, so that everything in it stays what it was, and three columns are
+added to its var: analysis goes on as after scanpy's ``highly_variable_genes``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.sources import Matrix
+from kmufs_stream.storage.output import check_output, new_output
+from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
+from kmufs_stream.storage.zarr_io import written_quietly
+
+
+def check_anndata_output(
+    out: Place, matrix: Matrix, inputs: list[Place], *, overwrite: bool
+) -> Path:
+    """The path to copy to; refuses, before anything is computed, what cannot be written.
+
+    Raises RequestError as ``check_output()`` does, where the source is no AnnData store, where
+    either is not on this machine, and where the name promises the other format.
+    """
+    if matrix.feature_table is None:
+        raise RequestError(
+            "not_anndata",
+            f"{matrix.source} is not an AnnData store, so there is none to copy.",
+            "Leave out `anndata_out`; `out` writes the result for any source.",
+        )
+    for place in (matrix.place, out):
+        if place is not None and not isinstance(place, Path):
+            raise RequestError(
+                "not_local",
+                f"`anndata_out` copies files, and {name_of(place)} is not on this machine.",
+                "Copy it here first, or leave out `anndata_out`.",
+            )
+    assert isinstance(matrix.place, Path)
+    assert isinstance(out, Path)
+    if matrix.place.is_file() and not is_hdf5(matrix.place):
+        raise RequestError(
+            "bad_output",
+            f"{matrix.source} is zipped: columns cannot be added to a copy of it.",
+            "Unzip it into a folder and give that, or leave out `anndata_out`.",
+        )
+    suffix = ".h5ad" if is_hdf5(matrix.place) else ".zarr"
+    if out.suffix != suffix:
+        raise RequestError(
+            "bad_output",
+            f"The copy of {matrix.source} has its format; {out} does not end in {suffix}.",
+            f"Give `anndata_out` a name that ends in {suffix}.",
+        )
+    check_output(out, inputs, overwrite=overwrite, parameter="anndata_out")
+    return out
+
+
+def write_anndata(
+    out: Path, matrix: Matrix, columns: Mapping[str, NDArray[Any]], *, overwrite: bool
+) -> None:
+    """Copy the AnnData store of a matrix to ``out`` with columns added to its table of features.
+
+    Columns of these names that are there already are replaced. The output appears whole or not at
+    all. Raises BrokenError if writing fails.
+    """
+    assert matrix.feature_table is not None
+    source = matrix.place
+    assert isinstance(source, Path)
+    with new_output(out, overwrite=overwrite) as partial:
+        if is_hdf5(source):
+            import h5py
+
+            shutil.copyfile(source, partial)
+            with h5py.File(partial, "r+") as file:
+                _extend(file, matrix.feature_table, columns)
+            return
+        shutil.copytree(source, partial, copy_function=shutil.copyfile)
+        for folder in [partial, *(Path(at, d) for at, below, _ in os.walk(partial) for d in below)]:
+            folder.chmod(folder.stat().st_mode | 0o700)  # a copy of what may only be read
+        with written_quietly():
+            _extend(_zarr(partial, "r+", consolidated=False), matrix.feature_table, columns)
+            if _zarr(source, "r").metadata.consolidated_metadata is not None:
+                zarr.consolidate_metadata(zarr_root(partial))
+
+
+def _zarr(path: Path, mode: Literal["r", "r+"], consolidated: bool | None = None) -> zarr.Group:
+    return zarr.open_group(zarr_root(path), mode=mode, use_consolidated=consolidated)
+
+
+def _extend(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Add columns to a table of an open store."""
+    node = root[table]
+    if hasattr(node, "dtype"):
+        _replace_structured(root, table, columns)
+        return
+    order = [_text(name) for name in node.attrs["column-order"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from anndata.io import write_elem
+
+        for name, values in columns.items():
+            write_elem(node, name, values)
+    added = [*order, *(name for name in columns if name not in order)]
+    is_zarr = isinstance(node, zarr.Group)
+    node.attrs["column-order"] = added if is_zarr else np.array(added, dtype=object)
+
+
+def _replace_structured(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write a structured array again, with more fields."""
+    node = root[table]
+    old = np.asarray(node[:])
+    kept = [name for name in old.dtype.names or () if name not in columns]
+    fields: list[Any] = [(name, old.dtype[name]) for name in kept]
+    new = np.empty(len(old), [*fields, *((name, v.dtype) for name, v in columns.items())])
+    for name in kept:
+        new[name] = old[name]
+    for name, values in columns.items():
+        new[name] = values
+    attrs = dict(node.attrs)
+    del root[table]
+    if isinstance(root, zarr.Group):
+        root.create_array(table, data=new).attrs.update(attrs)
+    else:
+        root.create_dataset(table, data=new).attrs.update(attrs)
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)

@@ -1,0 +1,337 @@
+"""The result of a selection: for Python, as plain JSON, and as xarray datasets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from kmufs_stream.factors.factor import Factor, TiedComponents
+from kmufs_stream.factors.solving import doubtful_sizes
+from kmufs_stream.results.measures import near_copies
+from kmufs_stream.results.writing import column_name, free_dim, lazy_columns, subset_frame
+from kmufs_stream.solvers import Solution
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.id_columns import in_sample
+from kmufs_stream.sources.matrix import plain
+from kmufs_stream.storage.places import Place, name_of, zarr_root
+from kmufs_stream.storage.provenance import FORMAT_VERSIONS, SELECTION
+from kmufs_stream.storage.zarr_io import decoded, open_decoded
+from kmufs_stream.streaming.planning.plan import Plan
+from kmufs_stream.system.memory import peak_memory
+from kmufs_stream.version import __version__
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Wall-clock seconds by stage."""
+
+    read: float = 0.0
+    factor: float = 0.0
+    solve: float = 0.0
+    write: float = 0.0
+    total: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """The chosen features, how they were chosen, and where the result is.
+
+    Attributes
+    ----------
+    k, h : int
+        Clusters, and features chosen.
+    solver : str
+        Its name.
+    parameters : dict of str to number
+        Those of the solver that were not left to it.
+    selected : int64 array, shape (h,)
+        Source indices, ascending.
+    labels : list or None
+        Their names.
+    scores : float64 array, shape (h,)
+        a_i of the selected: the share of a feature's variance that the leading k components
+        explain.
+    ranks : int64 array, shape (h,)
+        1 = highest score among the selected.
+    kept : int64 array
+        Source indices of those that had to be chosen.
+    objective, optimum : float
+        Tr(S^T A S) of this choice, and the largest that any choice has.
+    ambiguous : int64 array
+        Source indices of the features whose score is as near to the h-th highest as
+        ``factor.score_error``, where ``exact`` chose some of them and not all: which it chose is
+        arbitrary. Other solvers do not choose by score.
+    every_score : float64 array, shape (u,)
+        a_i of all usable features.
+    beyond_noise : bool array, shape (u,)
+        Which of them vary with the k components more than noise would.
+    related : int64 array, shape (r,)
+        Ascending: where the best of the selected, 500 at most, are among them.
+    correlation : float64 array, shape (r, r)
+        Of these.
+    solution : Solution
+        What the solver returned: iterations, residuals, history; its indices count usable features.
+    factor : Factor
+        What it was chosen by.
+    matrix : Matrix
+        The table that it was chosen from, without samples that were dropped.
+    plan : Plan
+        How it was run.
+    passes : int
+        Reads of the data that it took for the factor: 0 where one was given.
+    output, anndata_output : path, address, Zarr store or None
+        Where the result was written.
+    seconds : Seconds
+        Wall-clock seconds by stage: ``read``, ``factor``, ``solve``, ``write``, ``total``.
+    origin : dict of str to str
+        Where the data lie, and the command line that asked for it and when, where one did.
+    """
+
+    k: int
+    h: int
+    solver: str
+    parameters: dict[str, float | int]
+    selected: NDArray[np.int64]
+    labels: list[str | int | float | bool] | None
+    scores: NDArray[np.float64]
+    ranks: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    objective: float
+    optimum: float
+    ambiguous: NDArray[np.int64]
+    every_score: NDArray[np.float64]
+    beyond_noise: NDArray[np.bool_]
+    related: NDArray[np.int64]
+    correlation: NDArray[np.float64]
+    solution: Solution
+    factor: Factor
+    matrix: Matrix
+    plan: Plan
+    passes: int = 0
+    output: Place | None = None
+    anndata_output: Path | None = None
+    seconds: Seconds = Seconds()
+    origin: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Selection: {self.h} of {self.matrix.width} features for k = {self.k} by "
+            f"{self.solver}, {self.objective / self.optimum:.1%} of the optimum>"
+            + "".join(f"\nnote: {note}" for note in self.notes)
+        )
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What may not be meant: a k or h that do not fit, features that describe the samples."""
+        matrix, sample = self.matrix, self.factor.sample
+        doubt = matrix.doubt
+        if doubt is None and matrix.labels is not None:
+            usable = self.factor.features.usable
+            doubt = in_sample(matrix.labels, usable, sample.index, sample.runs)
+        return tuple(note for note in (doubt, doubtful_sizes(self.k, self.h)) if note is not None)
+
+    @property
+    def solver_objective(self) -> float:
+        """What the solver maximises, at this choice; see the solver's docstring."""
+        return self.solution.solver_objective
+
+    @property
+    def at_noise(self) -> NDArray[np.int64]:
+        """Source indices of the selected that vary with the k components no more than noise."""
+        return self.selected[~self.beyond_noise[self.solution.selected]]
+
+    @property
+    def near_copies(self) -> NDArray[np.int64]:
+        """Source indices of the ``related`` that say nearly the same as another of them."""
+        return self.selected[self.related[near_copies(self.correlation)]]
+
+    @property
+    def tied_components(self) -> TiedComponents | None:
+        """Where the k-th component and the next tie, so that the scores are not unique; or None."""
+        return self.factor.tied_components(self.k)
+
+    @cached_property
+    def dataset(self) -> xr.Dataset:
+        """The result's root: selected columns, lazily read, with scores and provenance."""
+        if self.output is not None:
+            return open_decoded(zarr_root(self.output))
+        frame = root_of(self, samples=True)
+        name = column_name(self.matrix, frame)
+        data = lazy_columns(self.matrix, self.selected, self.plan.output_chunk_rows)
+        whole = frame.assign({name: data})
+        return decoded(whole) if self.matrix.encoded else whole
+
+    def summary(self) -> dict[str, Any]:
+        """The result in plain JSON types; the keys are listed in docs/output.md."""
+        solution, features = self.solution, self.factor.features
+        tied = self.tied_components
+        return {
+            "selected": self.selected.tolist(),
+            "labels": self.labels,
+            "scores": self.scores.tolist(),
+            "objective": self.objective,
+            "optimum": self.optimum,
+            "solver_objective": self.solver_objective,
+            "iterations": solution.iterations,
+            "converged": solution.converged,
+            "primal_residuals": (
+                None if solution.primal_residuals is None else list(solution.primal_residuals)
+            ),
+            "at_noise": self.at_noise.tolist(),
+            "beyond_noise": int(self.beyond_noise.sum()),
+            "near_copies": self.near_copies.tolist(),
+            "ambiguous": self.ambiguous.tolist(),
+            "tied_components": None if tied is None else vars(tied) | {"try_k": list(tied.try_k)},
+            "notes": list(self.notes),
+            "kept": self.kept.tolist(),
+            "k": self.k,
+            "h": self.h,
+            "solver": self.solver,
+            "method": self.factor.method,
+            "precision": self.factor.precision,
+            "transforms": list(self.matrix.transforms),
+            "passes": self.passes,
+            "settled": self.factor.settled,
+            "score_error": self.factor.score_error,
+            "last_change": self.factor.last_change if self.factor.passes > 1 else None,
+            "residuals": self.factor.residuals.tolist(),
+            "samples": features.samples,
+            "samples_dropped": len(features.dropped),
+            "missing": self.factor.screening.missing,
+            "missing_values": int(features.missing[features.usable].sum()),
+            "features": self.matrix.shape[1],
+            "usable": len(features.usable),
+            "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
+            "output": None if self.output is None else name_of(self.output),
+            "anndata_output": None if self.anndata_output is None else str(self.anndata_output),
+            "seconds": vars(self.seconds).copy(),
+            "concessions": list(self.plan.concessions),
+            "peak_rss_bytes": peak_memory(),
+            "predicted_peak_bytes": self.plan.peak,
+            "budget_bytes": self.plan.budget,
+            "version": __version__,
+        }
+
+
+def _attributes(result: Selection) -> dict[str, Any]:
+    factor, solution = result.factor, result.solution
+    features, tied = factor.features, result.tied_components
+    return {
+        "k": result.k,
+        "h": result.h,
+        "solver": result.solver,
+        **{f"solver_{name}": value for name, value in result.parameters.items()},
+        "objective": result.objective,
+        "optimum": result.optimum,
+        "solver_objective": result.solver_objective,
+        "iterations": solution.iterations,
+        "converged": int(solution.converged),
+        "at_noise": len(result.at_noise),
+        "beyond_noise": int(result.beyond_noise.sum()),
+        "near_copies": len(result.near_copies),
+        "ambiguous": len(result.ambiguous),
+        "tied_components": 0 if tied is None else tied.last - tied.first + 1,
+        "method": factor.method,
+        "precision": factor.precision,
+        "transforms": ", ".join(result.matrix.transforms),
+        "where": result.matrix.where,
+        "passes": factor.passes,
+        "settled": int(factor.settled),
+        "score_error": factor.score_error,
+        "samples": features.samples,
+        "samples_dropped": len(features.dropped),
+        **vars(factor.screening),
+        "missing_values": int(features.missing[features.usable].sum()),
+        "kept": len(result.kept),
+        "features": result.matrix.shape[1],
+        **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
+        "variable": result.matrix.name,
+        "located": json.dumps(result.matrix.located),
+        "fingerprint": "-".join(factor.fingerprint.values()),
+        "format": SELECTION,
+        "format_version": FORMAT_VERSIONS[SELECTION],
+        "version": __version__,
+        **result.origin,
+    }
+
+
+def root_of(result: Selection, *, samples: bool) -> xr.Dataset:
+    """The result's root but for the data variable, encoded as in the source."""
+    return subset_frame(
+        result.matrix,
+        result.selected,
+        result.scores,
+        result.ranks,
+        _attributes(result),
+        samples=samples,
+    )
+
+
+def groups_of(result: Selection) -> dict[str, xr.Dataset]:
+    """The result's groups: what became of every feature, and how the solver got there."""
+    return {"all_features": _all_features(result), "diagnostics": _diagnostics(result)}
+
+
+def feature_columns(result: Selection) -> dict[str, NDArray[Any]]:
+    """Columns for a table of all p features: chosen or not, score, and rank by score.
+
+    Excluded features have no score, and only the chosen ones have a rank: NaN stands for none, as
+    scanpy's highly_variable_genes has it.
+    """
+    p = result.matrix.shape[1]
+    scores, ranks = np.full(p, np.nan), np.full(p, np.nan)
+    scores[result.factor.features.usable] = result.every_score
+    chosen = np.zeros(p, bool)
+    chosen[result.selected] = True
+    ranks[result.selected] = result.ranks
+    return {"kmufs_selected": chosen, "kmufs_score": scores, "kmufs_rank": ranks}
+
+
+def _all_features(result: Selection) -> xr.Dataset:
+    features, p = result.factor.features, result.matrix.shape[1]
+    columns = feature_columns(result)
+    reasons = np.full(p, "", dtype=object)
+    for reason, index in features.excluded.items():
+        reasons[index] = reason
+    dim = free_dim("source_feature", result.matrix)
+    every = xr.Dataset(
+        {
+            "score": (dim, columns["kmufs_score"]),
+            "selected": (dim, columns["kmufs_selected"]),
+            "excluded": (dim, reasons),
+            "mean": (dim, features.mean),
+            "std": (dim, features.std),
+            "missing": (dim, features.missing),
+        }
+    )
+    labels = result.matrix.labels
+    if labels is None:
+        return every
+    if labels.dtype.kind in "UTSO":
+        labels = np.array([str(plain(label)) for label in labels], dtype=object)
+    return every.assign_coords({dim: (dim, labels)})
+
+
+def _diagnostics(result: Selection) -> xr.Dataset:
+    factor = result.factor
+    component = free_dim("component", result.matrix)
+    iteration = free_dim("iteration", result.matrix)
+    variables: dict[str, Any] = {
+        "singular_values": (component, factor.singular_values),
+        "residuals": (component, factor.residuals),
+    }
+    for name, values in result.solution.history.items():
+        variables[name] = (iteration, values)
+    if len(factor.features.dropped):
+        variables["dropped"] = (free_dim("dropped_sample", result.matrix), factor.features.dropped)
+    related_dims = (free_dim("related", result.matrix), free_dim("related_too", result.matrix))
+    variables["correlation"] = (related_dims, result.correlation.astype(np.float32))
+    variables["related_index"] = (related_dims[0], result.selected[result.related])
+    return xr.Dataset(variables)

@@ -1,0 +1,209 @@
+"""The trials of a sweep, and which of them to begin with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import BrokenError, counted
+from kmufs_stream.factors.structure import (
+    KSuggestion,
+)
+from kmufs_stream.storage.output import check_file
+from kmufs_stream.system.memory import peak_memory
+from kmufs_stream.version import __version__
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One choice of features.
+
+    Attributes
+    ----------
+    explained : share of the relaxed cluster indicators Q_k in the span of the chosen features;
+        k clusters make k - 1 components, and of the k-th, which is then noise, little is spanned.
+    at_noise : how many of the chosen vary with the k components no more than noise would.
+    mean_correlation : mean absolute correlation of two chosen features.
+    selected : (h,) int64 source indices, ascending.
+    labels : their names, or None.
+    """
+
+    k: int
+    h: int
+    solver: str
+    objective: float
+    optimum: float
+    solver_objective: float
+    iterations: int
+    converged: bool
+    at_noise: int
+    explained: float
+    mean_correlation: float
+    selected: NDArray[np.int64]
+    labels: list[str] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """All trials, by k, then solver, then h, and what they suggest.
+
+    Attributes
+    ----------
+    trials : tuple of Trial
+        One for each k, solver and h, and a row of ``table()``.
+    suggested_k : KSuggestion
+        How many clusters the spectrum speaks for.
+    suggested_h : dict of (int, str) to int or None
+        By k and solver, the h at the knee of what is explained; None without a knee.
+    usable : int
+        Features that could be chosen.
+    passes : int
+        Reads of the data that it took: 0 from a factor.
+    seconds : float
+        Wall-clock seconds.
+    """
+
+    trials: tuple[Trial, ...]
+    suggested_k: KSuggestion
+    suggested_h: dict[tuple[int, str], int | None]
+    usable: int
+    passes: int
+    seconds: float
+
+    def __repr__(self) -> str:
+        ks, hs = {t.k for t in self.trials}, {t.h for t in self.trials}
+        return (
+            f"<Sweep: {counted(len(self.trials), 'trials')}, k from {min(ks)} to {max(ks)}, h from "
+            f"{min(hs)} to {max(hs)}, by {', '.join(dict.fromkeys(t.solver for t in self.trials))}>"
+        )
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The trial to begin with, and why; None where all choose all features."""
+        return propose(self)
+
+    def table(self) -> pd.DataFrame:
+        """One row per trial; the chosen features as numbers between spaces, and a JSON list."""
+        rows = [
+            {
+                **vars(trial),
+                "selected": " ".join(map(str, trial.selected)),
+                # Labels may hold whatever could part them.
+                "labels": trial.labels and json.dumps(trial.labels, ensure_ascii=False),
+            }
+            for trial in self.trials
+        ]
+        return pd.DataFrame(rows)
+
+    def summary(self) -> dict[str, Any]:
+        """The sweep in plain JSON types; the keys are listed in docs/output.md."""
+        return {
+            "trials": [{**vars(t), "selected": t.selected.tolist()} for t in self.trials],
+            "suggested_k": vars(self.suggested_k).copy(),
+            "suggested_h": [
+                {"k": k, "solver": solver, "h": h} for (k, solver), h in self.suggested_h.items()
+            ],
+            "passes": self.passes,
+            "seconds": {"total": self.seconds},
+            "peak_rss_bytes": peak_memory(),
+            "version": __version__,
+        }
+
+
+def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write one line per trial.
+
+    Raises RequestError if the file exists (without ``overwrite``), BrokenError if it cannot be
+    written.
+    """
+    path = Path(path)
+    check_file(path, "path", [], overwrite=overwrite)
+    try:
+        found.table().to_csv(path, index=False)
+    except OSError as error:
+        raise BrokenError(
+            "write_failed",
+            f"Writing {path} failed: {error.strerror or error}.",
+            "Make room, or choose another `path`.",
+        ) from error
+
+
+RECOMMENDED = "consensus"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One of several trials.
+
+    Attributes
+    ----------
+    why : for each of k, solver and h of which there were several, what it is and the reason.
+    """
+
+    k: int
+    h: int
+    solver: str
+    why: tuple[str, ...]
+
+
+def propose(found: Sweep) -> Proposal | None:
+    """A trial to begin with; None where all choose all features, which is no choice."""
+    choices = [trial for trial in found.trials if trial.h < found.usable]
+    if not choices:
+        return None
+    k, why_k = _one_k(found.suggested_k.k, sorted({trial.k for trial in choices}))
+    solvers = list(dict.fromkeys(trial.solver for trial in choices))
+    solver, why_solver = solvers[0], ""
+    if len(solvers) > 1:
+        solver = RECOMMENDED if RECOMMENDED in solvers else solver
+        usual = ", which usually finds clusters best" if solver == RECOMMENDED else ", the first"
+        why_solver = solver + usual
+    curve = [trial for trial in choices if (trial.k, trial.solver) == (k, solver)]
+    h, why_h = _one_h(curve, found.suggested_h.get((k, solver)))
+    several = len({trial.h for trial in found.trials}) > 1
+    said = (why_k, why_solver, why_h if several else "")
+    return Proposal(k, h, solver, tuple(why for why in said if why))
+
+
+def one_each(found: Sweep) -> list[Trial]:
+    """Of each k and solver the trial to begin with; all features only where there is no other."""
+    each = []
+    for which, at in found.suggested_h.items():
+        every = [trial for trial in found.trials if (trial.k, trial.solver) == which]
+        curve = [trial for trial in every if trial.h < found.usable] or every
+        h, _ = _one_h(curve, at)
+        each.append(next(trial for trial in curve if trial.h == h))
+    return each
+
+
+def _one_k(wanted: int | None, ks: Sequence[int]) -> tuple[int, str]:
+    """A k and why; what is explained of the components of one k says nothing of another k."""
+    if wanted is None:
+        return ks[0], f"k = {ks[0]}, the smallest" * (len(ks) > 1)
+    if wanted in ks:
+        return wanted, f"k = {wanted}, for which the spectrum speaks"
+    nearest = min(ks, key=lambda k: abs(k - wanted))
+    spoken = f"k = {nearest}, the nearest to k = {wanted}, for which the spectrum speaks"
+    return nearest, spoken * (len(ks) > 1)
+
+
+def _one_h(curve: Sequence[Trial], knee: int | None) -> tuple[int, str]:
+    """An h and why: the knee where there is one, without what is mere noise where that can be."""
+    at_noise = {trial.h: trial.at_noise for trial in curve}
+    telling = [h for h, some in at_noise.items() if not some]
+    if knee in telling or (knee in at_noise and not telling):
+        some = f", with {at_noise[knee]:,} of them at noise" if at_noise[knee] else ""
+        return knee, f"h = {knee}, the knee of its curve{some}"
+    if len(telling) == len(curve):
+        return telling[-1], f"h = {telling[-1]}, the most that leaves any out (there is no knee)"
+    if telling:
+        return telling[-1], f"h = {telling[-1]}, the most with none at noise"
+    return curve[0].h, f"h = {curve[0].h}, the fewest (all have some at noise)"

@@ -1,0 +1,265 @@
+"""The root of a result, the selected columns with their labels, and how a result is written."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+import zarr
+from dask.array.core import slices_from_chunks
+from dask.delayed import delayed
+from numpy.typing import NDArray
+from zarr.abc.store import Store
+
+from kmufs_stream.errors import BrokenError
+from kmufs_stream.events import SILENT, Progress, Started
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.coordinates import coordinates_read
+from kmufs_stream.sources.dimensions import COORDINATE_ROWS
+from kmufs_stream.sources.matrix import Rows
+from kmufs_stream.storage.output import new_zarr
+from kmufs_stream.storage.places import Place
+from kmufs_stream.streaming.cluster import active_client
+from kmufs_stream.streaming.passes import StoppedError, run_each
+from kmufs_stream.streaming.planning.plan import Plan
+
+GROUPS = ("all_features", "diagnostics")
+OURS = ("feature_index", "score", "rank", *GROUPS)
+# Text, as xarray knows it: Dask arrays of plain objects it loads, to find out what they hold.
+STRINGS = np.dtype("O", metadata={"element_type": str})
+
+
+def subset_frame(
+    matrix: Matrix,
+    selected: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    ranks: NDArray[np.int64],
+    attrs: dict[str, Any],
+    *,
+    samples: bool,
+) -> xr.Dataset:
+    """Everything of the result's root but the data variable, encoded as in the source.
+
+    Parameters
+    ----------
+    selected, scores, ranks : (h,) of the chosen features, in source order.
+    samples : keep the coordinates along the samples (False: no data are copied).
+    """
+    frame = matrix.frame
+    if not samples:
+        frame = frame.drop_vars([c for c in frame.coords if matrix.sample_dim in frame[c].dims])
+    if matrix.feature_dim in frame.dims:
+        frame = frame.isel({matrix.feature_dim: selected})
+    # What the source has under one of our names is kept under another.
+    taken = {*OURS, *(str(name) for name in frame.coords)}
+    frame = frame.rename({c: _free(str(c), taken) for c in frame.coords if c in OURS})
+    theirs = dict(frame.attrs)
+    for key in attrs:
+        if key in theirs:
+            theirs[_free(key, {*theirs, *attrs}, "input")] = theirs.pop(key)
+    return frame.assign_coords(
+        feature_index=(matrix.feature_dim, selected, {"long_name": "0-based source index"}),
+        score=(matrix.feature_dim, scores, {"long_name": "share of variance in k components"}),
+        rank=(matrix.feature_dim, ranks, {"long_name": "1 = highest score among the selected"}),
+    ).assign_attrs(theirs | attrs)
+
+
+def column_name(matrix: Matrix, frame: xr.Dataset) -> str:
+    """The data variable's own name, unless it is one of ours."""
+    taken = {*OURS, *(str(name) for name in frame.variables)}
+    return _free(matrix.name, taken)
+
+
+def free_dim(dim: str, matrix: Matrix) -> str:
+    """A dimension of a group under a name that the root does not use for another size."""
+    while dim in (matrix.sample_dim, matrix.feature_dim):
+        dim += "_"
+    return dim
+
+
+def _free(name: str, taken: set[str], prefix: str = "source") -> str:
+    while name in taken:
+        name = f"{prefix}_{name}"
+    return name
+
+
+def lazy_columns(matrix: Matrix, selected: NDArray[np.int64], rows: int) -> xr.Variable:
+    """The selected columns as a lazily read variable, in the source's order of dimensions."""
+    n, h = matrix.shape[0], len(selected)
+    take = delayed(matrix.rows.take, pure=False)
+    pieces = [
+        da.from_delayed(  # type: ignore[no-untyped-call]
+            take(a, min(a + rows, n), selected), (min(a + rows, n) - a, h), matrix.stored_dtype
+        )
+        for a in range(0, n, rows)
+    ]
+    columns = da.concatenate(pieces)  # type: ignore[no-untyped-call]
+    variable = xr.Variable((matrix.sample_dim, matrix.feature_dim), columns, matrix.attrs)
+    return variable.transpose() if matrix.transposed else variable
+
+
+def write_result(
+    out: Place,
+    matrix: Matrix,
+    frame: xr.Dataset,
+    groups: dict[str, xr.Dataset],
+    plan: Plan,
+    *,
+    samples: bool,
+    overwrite: bool,
+    verify: Callable[[], None],
+    progress: Progress = SILENT,
+) -> None:
+    """Write the result at ``out``, whole or not at all.
+
+    The columns are copied chunk by chunk of the output, by ``plan.threads`` threads or by the
+    workers of a cluster, each source chunk read once and only where it holds a selected feature.
+    ``verify`` is called before the result takes its place.
+
+    Raises BrokenError if writing fails.
+    """
+    selected = frame["feature_index"].values
+    name = column_name(matrix, frame)
+    shape = (matrix.shape[0], len(selected))
+    chunk = (plan.output_chunk_rows, len(selected))
+    root = storable(frame, matrix)
+    encoding = {}
+    if samples:
+        dims = (matrix.sample_dim, matrix.feature_dim)
+        if matrix.transposed:
+            dims, shape, chunk = dims[::-1], shape[::-1], chunk[::-1]
+        template = da.zeros(shape, dtype=matrix.stored_dtype, chunks=-1)
+        root = root.assign({name: xr.Variable(dims, template, matrix.attrs)})
+        encoding = {name: {"chunks": chunk}}
+    form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
+    with new_zarr(out, overwrite=overwrite) as folder:
+        root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
+        try:
+            copy_coordinates(root, folder, matrix.source)
+            if samples:
+                target = zarr.open_array(folder, path=name)
+                _copy_columns(matrix, selected, target, plan, progress)
+        except BrokenError:
+            verify()  # what could be read before may have been changed meanwhile
+            raise
+        for group, content in groups.items():
+            content.to_zarr(folder, group=group, mode="w", **form)
+        verify()
+
+
+def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
+    """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
+    if matrix.sample_dim in frame.dims and matrix.encoded:
+        frame = frame.chunk({matrix.sample_dim: COORDINATE_ROWS})  # before astype would load it
+    text = {}
+    for name, c in frame.coords.items():
+        # Objects of a DataArray may be anything that xarray knows how to store.
+        if c.dtype.kind in ("UTO" if matrix.encoded else "UT"):
+            text[name] = c.variable.astype(np.dtypes.StringDType()).astype(STRINGS)
+    return frame.assign_coords(xr.Coordinates(text, indexes={}))  # an index would be loaded
+
+
+def copy_coordinates(root: xr.Dataset, folder: Store, source: str) -> None:
+    """Values of the lazy coordinates, a piece at a time; xarray has written their metadata.
+
+    Raises BrokenError for what cannot be read; ``source`` is where it lies, for people.
+    """
+    for name, coordinate in root.coords.items():
+        if coordinate.chunks is None:
+            continue
+        encoded = xr.conventions.encode_cf_variable(coordinate.variable).chunk()
+        target = zarr.open_array(folder, path=str(name))
+        for region in slices_from_chunks(encoded.chunks):  # type: ignore[no-untyped-call]
+            with coordinates_read(source):
+                values = encoded[region].compute(scheduler="synchronous").values
+            target[region] = values
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """What copying the columns needs, on whichever worker."""
+
+    rows: Rows
+    selected: NDArray[np.int64]
+    target: zarr.Array[Any]
+    transposed: bool
+    dtype: np.dtype[Any]
+    block_rows: int
+
+    def region(self, piece: range) -> tuple[slice, slice]:
+        samples, features = slice(piece.start, piece.stop), slice(None)
+        return (features, samples) if self.transposed else (samples, features)
+
+
+def _copy_columns(
+    matrix: Matrix,
+    selected: NDArray[np.int64],
+    target: zarr.Array[Any],
+    plan: Plan,
+    progress: Progress,
+) -> None:
+    """Copy whole chunks of the output, so that no two tasks write one; check what was written."""
+    n = matrix.shape[0]
+    # At least a source chunk at a time, so that none is decoded twice.
+    rows = max(plan.output_chunk_rows, min(matrix.chunk_rows, n))
+    pieces = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
+    copy = _Copy(
+        matrix.rows, selected, target, matrix.transposed, matrix.stored_dtype, plan.block_rows
+    )
+    client = active_client() if plan.cluster is not None else None
+    row = len(selected) * matrix.stored_dtype.itemsize
+    progress(Started("writing", total=n, unit="rows", unit_bytes=row))
+    written = run_each(
+        _copy_piece,
+        copy,
+        pieces,
+        threads=plan.threads,
+        client=client,
+        progress=progress,
+    )
+    if client is None:
+        return
+    # Machines may see different folders under one name, and the file systems that they share may
+    # lose something: others read what each has written, and nothing may be missing here.
+    progress(Started("verifying", total=n, unit="rows", unit_bytes=row))
+    found = run_each(
+        _read_back,
+        copy,
+        pieces[::-1],
+        threads=plan.threads,
+        client=client,
+        progress=progress,
+    )
+    if found != written or target.nchunks_initialized < target.nchunks:
+        wrong = [piece for piece in pieces if found[piece] != written[piece]]
+        what = f"Rows {wrong[0].start}..{wrong[0].stop - 1}" if wrong else "Chunks"
+        raise BrokenError(
+            "output_differs",
+            f"{what} of the output are not as a worker wrote them.",
+            "All workers and this process must see the output's folder under the same path; "
+            "choose such a place for it.",
+        )
+
+
+def _copy_piece(copy: _Copy, piece: range, stopped: Callable[[], bool]) -> int:
+    """Copy the selected columns of some rows; their checksum."""
+    columns = np.empty((len(piece), len(copy.selected)), copy.dtype)
+    for a in range(0, len(columns), copy.block_rows):
+        if stopped():
+            raise StoppedError
+        part = columns[a : a + copy.block_rows]
+        start = piece.start + a
+        part[:] = copy.rows.take(start, start + len(part), copy.selected)
+    stored = np.ascontiguousarray(columns.T if copy.transposed else columns)
+    copy.target[copy.region(piece)] = stored
+    return zlib.crc32(stored.data)
+
+
+def _read_back(copy: _Copy, piece: range, stopped: Callable[[], bool]) -> int:
+    """The checksum of what the output holds of some rows."""
+    return zlib.crc32(np.ascontiguousarray(copy.target[copy.region(piece)]).data)

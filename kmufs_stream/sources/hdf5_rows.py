@@ -1,0 +1,85 @@
+"""Arrays in HDF5 files that can be pickled and read from many threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError, missing_library
+from kmufs_stream.sources.sparse_rows import broken
+
+if TYPE_CHECKING:
+    import h5py
+
+
+class HDF5Array:
+    """A dataset of a file, opened where it is used. h5py lets one thread read at a time."""
+
+    def __init__(self, dataset: h5py.Dataset) -> None:
+        self._path, self._key = str(dataset.file.filename), str(dataset.name)
+        self._dataset: h5py.Dataset | None = dataset
+        self.shape: tuple[int, ...] = dataset.shape
+        self.dtype: np.dtype[Any] = dataset.dtype
+        self.chunks: tuple[int, ...] = dataset.chunks or (1, *dataset.shape[1:])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_dataset": None}
+
+    def __getitem__(self, region: Any) -> NDArray[Any]:
+        if self._dataset is None:
+            import h5py
+
+            self._dataset = h5py.File(self._path, "r")[self._key]
+        return np.asarray(self._dataset[region])
+
+    @property
+    def place(self) -> str:
+        """Where it lies, for people."""
+        return f"{self._path}:{self._key}"
+
+    def inventory(self) -> list[str]:
+        """Shape and dtype, and the file's size and time of change."""
+        stat = Path(self._path).stat()
+        return [f"{self.shape} {self.dtype.str}", f"{self._key} {stat.st_size} {stat.st_mtime_ns}"]
+
+
+class HDF5Rows:
+    """Rows of a two-dimensional dataset."""
+
+    def __init__(self, array: HDF5Array) -> None:
+        self._array = array
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """See Rows."""
+        try:
+            return self._array[start:stop]
+        except OSError as error:
+            raise broken(f"rows {start}..{stop - 1} of {self._array.place}", error) from error
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """See Rows."""
+        return self.read(start, stop)[:, columns]
+
+
+def without_anndata(path: object) -> RequestError:
+    """What is told where AnnData cannot be read for want of a library."""
+    return missing_library(f"Reading {path}, which is AnnData,", "anndata")
+
+
+def open_hdf5(path: str) -> h5py.File:
+    """The file, to be read. Raises RequestError where it is damaged or h5py is not installed."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise without_anndata(path) from error
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise RequestError(
+            "bad_metadata",
+            f"{path} cannot be opened as HDF5: {error}",
+            "The file is damaged; write it again.",
+        ) from error

@@ -1,0 +1,1 @@
+"""Where bytes lie, whole or not at all."""

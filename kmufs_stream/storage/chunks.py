@@ -1,0 +1,141 @@
+"""The stored chunks of a Zarr array: their keys, and which of them is damaged."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import zipfile
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import zarr
+
+from kmufs_stream.errors import BrokenError
+from kmufs_stream.storage.internals import sync
+from kmufs_stream.storage.places import is_unlisted, name_of, reached
+
+METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata", ".nczarray", ".nczattrs"}
+
+
+def damaged_chunk(
+    array: zarr.Array[Any], among: Iterable[tuple[tuple[slice, ...], str]]
+) -> BrokenError | None:
+    """The first of some cells that cannot be read, found by reading them one by one; or None."""
+    for cell, key in among:
+        try:
+            array[cell]
+        except BrokenError as error:
+            return error
+        except Exception as error:
+            said = f"cannot be read: {type(error).__name__}: {error}"
+            return corrupt_chunk(f"chunk {key} of {address(array)} {said}", key)
+    return None
+
+
+def corrupt_chunk(message: str, key: str | None) -> BrokenError:
+    """What is told of a chunk that is damaged; ``key`` where it is known which."""
+    return BrokenError(
+        "corrupt_chunk",
+        message,
+        "Restore that chunk from the data's origin (or write the store again), then rerun.",
+        key,
+    )
+
+
+def address(array: zarr.Array[Any]) -> str:
+    """Where an array is, for people."""
+    store = name_of(array.store)
+    return f"{store}/{array.path}" if array.path else store
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Lists an array's metadata and chunks; refuses an array whose chunks are not all there."""
+
+    array: zarr.Array[Any]
+    fill_missing_chunks: bool
+
+    def __call__(self) -> list[str]:
+        metadata = describe(self.array.metadata.to_dict())
+        with reached(self.array.store):
+            stored = _stored_keys(self.array)
+        if stored is None:
+            return [metadata]  # a chunk that is not there is noticed when it is read
+        if not self.fill_missing_chunks:
+            # Found soon, even where damaged metadata tell of more chunks than can be counted.
+            missing = next((key for _, key in cells(self.array) if key not in stored), None)
+            if missing is not None:
+                raise BrokenError(
+                    "missing_chunk",
+                    f"chunk {missing} of {address(self.array)} is not there ({len(stored)} of "
+                    f"{prod(_grid(self.array))} are); Zarr would read {self.array.fill_value} "
+                    "instead.",
+                    "Restore what is missing; or, if it was left out because it holds nothing but "
+                    "that value, say `fill_missing_chunks=True`.",
+                )
+        chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
+        return [metadata, *chunks]
+
+
+def cells(array: zarr.Array[Any]) -> Iterator[tuple[tuple[slice, ...], str]]:
+    """Every stored object of the array (chunk, or shard): its region and its key."""
+    unit = array.shards or array.chunks
+    for cell in itertools.product(*map(range, _grid(array))):
+        region = tuple(slice(i * s, (i + 1) * s) for i, s in zip(cell, unit, strict=True))
+        yield region, array.metadata.encode_chunk_key(cell)
+
+
+def _grid(array: zarr.Array[Any]) -> list[int]:
+    unit = array.shards or array.chunks
+    return [-(-extent // step) for extent, step in zip(array.shape, unit, strict=True)]
+
+
+def _stored_keys(array: zarr.Array[Any]) -> dict[str, str] | None:
+    """Keys of the stored chunks, with what tells that they changed where the store knows it.
+
+    None for stores that cannot list them. Object stores list a thousand in one request.
+    """
+    store = array.store
+    prefix = f"{array.path}/" if array.path else ""
+    if isinstance(store, zarr.storage.LocalStore):
+        root = Path(store.root, array.path)
+        files = (f for f in root.rglob("*") if f.is_file())
+        found = {f.relative_to(root).as_posix(): f.stat() for f in files}
+        keys = {key: f"{s.st_size} {s.st_mtime_ns}" for key, s in found.items()}
+    elif isinstance(store, zarr.storage.ZipStore):
+        with zipfile.ZipFile(str(store.path)) as archive:
+            keys = {
+                entry.filename.removeprefix(prefix): f"{entry.file_size} {entry.CRC}"
+                for entry in archive.infolist()
+                if entry.filename.startswith(prefix) and not entry.is_dir()
+            }
+    elif isinstance(store, zarr.storage.FsspecStore):
+        if is_unlisted(store):
+            return None
+        place = f"{store.path}/{array.path}".rstrip("/")
+        infos = sync(store.fs._find(place, detail=True))  # fsspec's own name for it in a loop
+        keys = {name.removeprefix(f"{place}/"): _version(info) for name, info in infos.items()}
+    elif not store.supports_listing:
+        return None
+    else:
+        listed = sync(_collect(store.list_prefix(prefix)))
+        keys = {key.removeprefix(prefix): "" for key in listed}
+    return {key: what for key, what in keys.items() if key not in METADATA}
+
+
+def _version(info: dict[str, Any]) -> str:
+    """What an object store says of an object: its size, and its digest or time of change."""
+    tags = ("ETag", "etag", "mtime", "updated", "last_modified", "LastModified", "created")
+    return f"{info.get('size')} {next((info[tag] for tag in tags if info.get(tag)), '')}"
+
+
+async def _collect(keys: AsyncIterator[str]) -> list[str]:
+    return [key async for key in keys]
+
+
+def describe(metadata: Any) -> str:
+    """Canonical text of a JSON-like metadata document, for fingerprints."""
+    return json.dumps(metadata, sort_keys=True, default=str)

@@ -1,0 +1,1 @@
+"""What is computed of each block of rows, and how states merge."""

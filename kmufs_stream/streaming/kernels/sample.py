@@ -1,0 +1,114 @@
+"""A uniform row sample that depends on row numbers alone, and kernels run side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.sources.matrix import Block, dense
+from kmufs_stream.streaming.kernels.gram import Kernel
+
+SAMPLE_ROWS = 20_000
+SAMPLE_BYTES = 256_000_000
+HASHED_AT_ONCE = 2**20
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def sample_size(n: int, row_bytes: int) -> int:
+    """Rows that a sample holds: min(n, 20000, 256 MB of rows), and at least one."""
+    return min(n, SAMPLE_ROWS, max(SAMPLE_BYTES // max(row_bytes, 1), 1))
+
+
+def sample_index(n: int, m: int, seed: int = 0) -> NDArray[np.int64]:
+    """The m of n row numbers with the smallest seeded hashes, ascending. O(n)."""
+    best = np.empty(0, np.uint64)
+    index = np.empty(0, np.int64)
+    for start in range(0, n, HASHED_AT_ONCE):
+        fresh = np.arange(start, min(start + HASHED_AT_ONCE, n), dtype=np.int64)
+        hashes = _splitmix64(fresh.astype(np.uint64), seed)
+        if len(best) == m:
+            below = hashes < best.max()
+            fresh, hashes = fresh[below], hashes[below]
+        best, index = np.concatenate([best, hashes]), np.concatenate([index, fresh])
+        if len(best) > m:
+            keep = np.argpartition(best, m - 1)[:m]
+            best, index = best[keep], index[keep]
+    return np.sort(index)
+
+
+def smallest_hashes(index: NDArray[np.int64], m: int, seed: int = 0) -> NDArray[np.int64]:
+    """Places of the m row numbers with the smallest seeded hashes, ascending, or of all.
+
+    Of row numbers that hold ``sample_index`` of earlier rows and all later ones, these are
+    ``sample_index`` of all rows.
+    """
+    if len(index) <= m:
+        return np.arange(len(index))
+    hashes = _splitmix64(index.astype(np.uint64), seed)
+    return np.sort(np.argpartition(hashes, m - 1)[:m])
+
+
+def _splitmix64(x: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Steele, Lea and Flood's SplitMix64 finaliser: a bijection, so hashes never collide."""
+    x = x + np.uint64((0x9E3779B97F4A7C15 * (seed + 1)) % 2**64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class TakeRows:
+    """Kernel that keeps the rows of ``index`` (ascending), in order, as dense pieces of blocks."""
+
+    index: NDArray[np.int64]
+
+    def init(self) -> list[NDArray[Any]]:
+        return []
+
+    def update(self, state: list[NDArray[Any]], values: Block, start: int) -> list[NDArray[Any]]:
+        first, last = np.searchsorted(self.index, [start, start + values.shape[0]])
+        state.append(dense(values[self.index[first:last] - start]))
+        return state
+
+    def merge(self, a: list[NDArray[Any]], b: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        return a + b
+
+
+def stack(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    """The pieces as one array; they are used up, so that memory holds one of them twice at most.
+
+    A single piece is returned as it is.
+    """
+    if len(pieces) == 1:
+        return pieces.pop()
+    rows = sum(len(piece) for piece in pieces)
+    stacked = np.empty((rows, pieces[0].shape[1]), pieces[0].dtype)
+    while pieces:
+        stacked[rows - len(pieces[-1]) : rows] = pieces[-1]
+        rows -= len(pieces.pop())
+    return stacked
+
+
+@dataclass(frozen=True)
+class Together(Generic[A, B]):
+    """Two kernels in one pass."""
+
+    first: Kernel[A]
+    second: Kernel[B]
+
+    def init(self) -> tuple[A, B]:
+        return self.first.init(), self.second.init()
+
+    def update(self, state: tuple[A, B], values: Any, start: int) -> tuple[A, B]:
+        return (
+            self.first.update(state[0], values, start),
+            self.second.update(state[1], values, start),
+        )
+
+    def merge(self, a: tuple[A, B], b: tuple[A, B]) -> tuple[A, B]:
+        return self.first.merge(a[0], b[0]), self.second.merge(a[1], b[1])

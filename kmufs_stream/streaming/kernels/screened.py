@@ -1,0 +1,114 @@
+"""A kernel of some features, and of the samples that miss no value, counted on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from kmufs_stream.streaming.kernels.gram import Kernel, State
+
+
+@dataclass
+class ScreenedState(Generic[State]):
+    """A kernel's state with counts of its q features.
+
+    Attributes
+    ----------
+    inner : of the kernel, after the rows kept.
+    present : (q,) int64, values that are not missing, all rows.
+    gaps : (q,) int64, values that are missing in the rows kept.
+    nonzero : (q,) int64, values that are there and not 0, in the rows kept.
+    dropped : row numbers left out, ascending, as pieces.
+    """
+
+    inner: State
+    present: NDArray[np.int64]
+    gaps: NDArray[np.int64]
+    nonzero: NDArray[np.int64]
+    dropped: list[NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Screened(Generic[State]):
+    """A kernel that sees only some columns, and only rows without gaps in ``complete``.
+
+    Parameters
+    ----------
+    columns : (q,) of the p features; None for all.
+    features : q.
+    complete : (q,) bool, features of which a row must not miss a value; None keeps all rows.
+    count_nonzero : whether to count what is not 0.
+    """
+
+    kernel: Kernel[State]
+    features: int
+    columns: NDArray[np.int64] | None = None
+    complete: NDArray[np.bool_] | None = None
+    count_nonzero: bool = False
+
+    def init(self) -> ScreenedState[State]:
+        present, gaps, nonzero = np.zeros((3, self.features), np.int64)
+        return ScreenedState(self.kernel.init(), present, gaps, nonzero, [])
+
+    def update(self, state: ScreenedState[State], values: Any, start: int) -> ScreenedState[State]:
+        if self.columns is not None:
+            values = values[:, self.columns]
+        if self.complete is not None:
+            values = self._complete(state, self.complete, values, start)
+        if self.count_nonzero:
+            state.nonzero += _nonzero(values)
+        if values.shape[0]:
+            state.inner = self.kernel.update(state.inner, values, start)
+        return state
+
+    def merge(self, a: ScreenedState[State], b: ScreenedState[State]) -> ScreenedState[State]:
+        return ScreenedState(
+            self.kernel.merge(a.inner, b.inner),
+            a.present + b.present,
+            a.gaps + b.gaps,
+            a.nonzero + b.nonzero,
+            a.dropped + b.dropped,
+        )
+
+    @staticmethod
+    def _complete(
+        state: ScreenedState[State],
+        complete: NDArray[np.bool_],
+        values: Any,
+        start: int,
+    ) -> Any:
+        """The rows without gaps, the others noted."""
+        if values.dtype.kind != "f":
+            state.present += values.shape[0]
+            return values
+        missing = missing_in(values)
+        state.present += values.shape[0] - missing.sum(axis=0)
+        keep = missing[:, complete].sum(axis=1) == 0
+        state.gaps += missing[keep].sum(axis=0)
+        if keep.all():
+            return values
+        state.dropped.append(np.flatnonzero(~keep) + start)
+        return values[keep]
+
+
+def missing_in(block: Any) -> Any:
+    """Where values of a block, dense or CSR, are missing: an array of bool of the same kind."""
+    if not isinstance(block, csr_array):
+        return np.isnan(block)
+    return csr_array((np.isnan(block.data), block.indices, block.indptr), shape=block.shape)
+
+
+def _nonzero(block: Any) -> NDArray[np.int64]:
+    """(p,) values of a block that are there and not 0."""
+    values = block.data if isinstance(block, csr_array) else block
+    there = values != 0
+    if values.dtype.kind == "f":
+        there &= ~np.isnan(values)
+    if isinstance(block, csr_array):
+        return np.bincount(block.indices[there], minlength=block.shape[1])
+    counts: NDArray[np.int64] = there.sum(axis=0)
+    return counts

@@ -1,0 +1,175 @@
+"""K-means on standardised features: by scikit-learn in memory, by full Lloyd steps elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.events import SILENT, Advanced, Progress, Started
+from kmufs_stream.solvers.clustering import MAX_ITERATIONS, TOL, fit_kmeans
+from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.matrix import dense
+from kmufs_stream.streaming.cache import CachedRows
+from kmufs_stream.streaming.kernels.lloyd import SLAB_ROWS, Lloyd, Standard
+from kmufs_stream.streaming.kernels.sample import TakeRows, sample_index, sample_size, stack
+from kmufs_stream.streaming.passes import run_planned
+from kmufs_stream.streaming.planning.plan import Plan
+from kmufs_stream.streaming.planning.sizing import Cost, Way, Ways
+
+Float = NDArray[np.float64]
+
+# Standardised tables up to here are clustered by scikit-learn. Larger ones have so many rows that
+# starts on a sample of them come near the same ends, from where a few steps over all rows do.
+IN_MEMORY_BYTES = 32_000_000
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """The best of several starts.
+
+    Attributes
+    ----------
+    centres : (k, p) float64, in standardised coordinates.
+    cost : sum of the squared distances of all rows to their nearest centres.
+    method : ``scikit-learn`` or ``lloyd``.
+    iterations : of the best start, over all rows.
+    converged : whether the best start's centres had come to rest.
+    """
+
+    centres: Float
+    cost: float
+    method: str
+    iterations: int
+    converged: bool
+
+
+def kmeans_ways(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -> Ways:
+    """The ways to cluster an n x p table, the preferred one first.
+
+    Parameters
+    ----------
+    state : bytes of the largest state of other kernels that run under the same plan.
+    kept : bytes that the caller holds on to meanwhile.
+    """
+    draws = 2 * (2 + int(math.log(k)))  # of k-means++, with a distance to each row
+    slab = 8 * SLAB_ROWS * (2 * p + 2 * starts * k + 8)
+
+    def in_memory(rows: int, itemsize: int) -> Cost:
+        table = 8 * n * (p + draws + 4) + kept
+        return Cost(state, state + slab, table, table, kept, reads=1)
+
+    def lloyd(rows: int, itemsize: int) -> Cost:
+        step = max(8 * starts * k * (p + 2), state)
+        sample = 8 * sample_size(n, 8 * p) * (2 * p + draws + 4)
+        driver = sample + 3 * step + kept
+        return Cost(step, state + slab, driver, driver, kept, reads=MAX_ITERATIONS)
+
+    if 8 * n * p <= IN_MEMORY_BYTES:
+        return {"scikit-learn": Way(in_memory), "lloyd": Way(lloyd)}
+    return {"lloyd": Way(lloyd)}
+
+
+def kmeans(
+    matrix: Matrix,
+    standard: Standard,
+    k: int,
+    plan: Plan,
+    *,
+    starts: int,
+    seed: int,
+    progress: Progress = SILENT,
+) -> Clustering:
+    """K-means with k clusters on all standardised features of a matrix.
+
+    Parameters
+    ----------
+    standard : means and standard deviations of the features.
+    plan : made with :func:`kmeans_ways`.
+    starts, seed : independent k-means++ starts; the one of least cost is returned.
+
+    Where the table does not fit, each start is scikit-learn's K-means on a uniform row sample,
+    followed by full Lloyd steps over all rows, one read per step for all starts together. Raises
+    RequestError for more clusters than rows of that sample. O(n k p starts) per iteration.
+    """
+    if plan.method == "scikit-learn":
+        return _in_memory(matrix, standard, k, plan, starts, seed, progress)
+    return _streaming(matrix, standard, k, plan, starts, seed, progress)
+
+
+def _in_memory(
+    matrix: Matrix,
+    standard: Standard,
+    k: int,
+    plan: Plan,
+    starts: int,
+    seed: int,
+    progress: Progress,
+) -> Clustering:
+    n, p = matrix.shape
+    table = np.empty((n, p))
+    progress(Started("reading", total=n, unit="rows", unit_bytes=8 * p))
+    for partition in plan.partitions:
+        for a in partition:
+            b = min(a + partition.step, partition.stop)
+            table[a:b] = standard.rows(dense(matrix.rows.read(a, b)))
+            progress(Advanced(b - a))
+    progress(Started("clustering"))
+    fitted = fit_kmeans(table, k, starts=starts, seed=seed, copy=False)
+    return Clustering(
+        np.asarray(fitted.cluster_centers_, dtype=np.float64),
+        float(fitted.inertia_),
+        plan.method,
+        int(fitted.n_iter_),
+        bool(fitted.n_iter_ < MAX_ITERATIONS),
+    )
+
+
+def _streaming(
+    matrix: Matrix,
+    standard: Standard,
+    k: int,
+    plan: Plan,
+    starts: int,
+    seed: int,
+    progress: Progress,
+) -> Clustering:
+    n, p = matrix.shape
+    rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
+
+    read = partial(run_planned, rows=rows, plan=plan, progress=progress)
+    index = sample_index(n, sample_size(n, 8 * p))
+    if len(index) < k:
+        raise RequestError(
+            "bad_k",
+            f"k is {k}, but a sample of {len(index)} rows is all that a start holds.",
+            f"Give `k={len(index)}` or less.",
+        )
+    sample = standard.rows(stack(read(TakeRows(index), stage="sample")))
+    progress(Started("clustering", total=starts, unit="starts"))
+    # Each start by itself, so that all of them are taken up.
+    fits = (fit_kmeans(sample, k, starts=1, seed=seed + i, copy=False) for i in range(starts))
+    centres = np.array([fitted.cluster_centers_ for fitted in fits])
+    del sample
+    cost = np.full(starts, np.inf)
+    iterations = np.zeros(starts, np.int64)
+    moving = np.arange(starts)
+    for step in range(1, MAX_ITERATIONS + 1):
+        state = read(Lloyd(standard, centres[moving]), stage="K-means step", number=step)
+        cost[moving], iterations[moving] = state.cost, step
+        counts = state.counts[:, :, None]
+        # A cluster that has lost all its rows stays where it is.
+        means = np.where(counts > 0, state.sums / np.maximum(counts, 1), centres[moving])
+        moved = ((means - centres[moving]) ** 2).sum(axis=(1, 2)) > TOL
+        moving = moving[moved]
+        if not len(moving) or step == MAX_ITERATIONS:
+            break
+        centres[moving] = means[moved]
+    best = int(np.argmin(cost))
+    return Clustering(
+        centres[best], float(cost[best]), plan.method, int(iterations[best]), best not in moving
+    )

@@ -1,0 +1,1 @@
+"""What a pass will read and take, decided before it starts."""

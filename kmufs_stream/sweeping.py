@@ -1,0 +1,234 @@
+"""Many k, h and solvers from one factor, without reading the data again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from upath import UPath
+from zarr.abc.store import Store
+
+from kmufs_stream.errors import RequestError
+from kmufs_stream.events import SILENT, Noticed, Progress
+from kmufs_stream.factors.computing import compute_factor
+from kmufs_stream.factors.factor import Factor, as_whole, check_k, check_rank
+from kmufs_stream.factors.identity import check_unchanged
+from kmufs_stream.factors.noise import beyond_noise
+from kmufs_stream.factors.solving import check_h, check_solver, foretold, solve, stage_of
+from kmufs_stream.factors.store import is_factor, load_factor
+from kmufs_stream.factors.structure import (
+    MOST_CLUSTERS,
+    cluster_structure,
+    knee,
+    suggest_k,
+)
+from kmufs_stream.options import (
+    AdmmOptions,
+    LanczosOptions,
+    MethodName,
+    PrecisionName,
+    Screening,
+    SolverName,
+)
+from kmufs_stream.remedies import placing_options
+from kmufs_stream.results.measures import mean_correlation
+from kmufs_stream.results.trials import Sweep, Trial
+from kmufs_stream.selection import plan_selection
+from kmufs_stream.solvers import Solution, feature_scores
+from kmufs_stream.sources import open_matrix
+from kmufs_stream.storage.places import place_of
+from kmufs_stream.storage.provenance import origin
+from kmufs_stream.system import blas
+
+LADDER, LADDER_TOP = 12, 300  # values of h, and the largest, where h is to be suggested
+
+
+@placing_options
+def sweep(
+    data: Any,
+    k: int | Sequence[int] | None = None,
+    h: int | Sequence[int] | None = None,
+    *,
+    solvers: SolverName | Sequence[SolverName] = "admm",
+    options: AdmmOptions | None = None,
+    method: MethodName = "auto",
+    lanczos: LanczosOptions | None = None,
+    screening: Screening | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    precision: PrecisionName = "auto",
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Progress = SILENT,
+) -> Sweep:
+    """Choose features for every k, h and solver from one factor.
+
+    Parameters
+    ----------
+    data : Factor, or path, address, Zarr store or array, table in memory, or Matrix
+        A factor, or where one is stored: nothing is read then; or whatever
+        :func:`kmufs_stream.open_matrix` opens, which is decomposed once.
+    k : int or sequence of int, optional
+        Numbers of clusters; by default the one that the spectrum suggests.
+    h : int or sequence of int, optional
+        Numbers of features; by default a dozen, up to 300, each larger by the same factor.
+    solvers : str or sequence of str, default 'admm'
+        Names of solvers; see :func:`kmufs_stream.select`.
+    options : AdmmOptions, optional
+        Parameters of the ADMM.
+    method, lanczos, screening, memory, threads, precision, storage_options
+        See :func:`kmufs_stream.decompose`; of a factor only the last has a meaning.
+    progress : callable, optional
+        Told of what happens; see :func:`kmufs_stream.select`.
+
+    Returns
+    -------
+    Sweep
+        All trials, and which k and h they suggest.
+
+    Raises
+    ------
+    RequestError
+        What is asked for cannot be met.
+    BrokenError
+        A chunk is missing or cannot be read.
+    """
+    began = time.perf_counter()
+    solvers = [solvers] if isinstance(solvers, str) else solvers
+    ks, hs = _numbers("k", k), _numbers("h", h)
+    for name, grid in (("k", ks), ("h", hs), ("solver", solvers)):
+        if grid is not None and not len(grid):
+            raise RequestError("bad_option", f"No {name} is given.", "Give one or more.")
+    for solver in solvers:
+        check_solver(solver)
+    if isinstance(data, str | os.PathLike | UPath | Store):
+        data = place_of(data, storage_options)
+        if is_factor(data):
+            data = load_factor(data)
+    passes = 0
+    if isinstance(data, Factor):
+        factor = data
+    else:
+        matrix = open_matrix(data)
+        lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
+        p = matrix.width
+        most = max(ks) if ks is not None else min(MOST_CLUSTERS, p)
+        plans = [
+            plan_selection(
+                matrix,
+                most,
+                max(hs) if hs is not None else min(LADDER_TOP, p),
+                solver=solver,
+                selection_only=True,
+                method=method,
+                lanczos=lanczos,
+                screening=screening,
+                memory=memory,
+                threads=threads,
+                precision=precision,
+            )
+            for solver in solvers
+        ]
+        plan = max(plans, key=lambda plan: plan.peak)
+        made = origin(matrix.source, None)
+        factor, _ = compute_factor(matrix, most, None, plan, lanczos, screening, made, progress)
+        check_unchanged(matrix, factor.fingerprint["chunks"])
+        passes = factor.passes
+    suggestion = suggest_k(factor)
+    if ks is None:
+        ks = [min(suggestion.k or 1, factor.rank)]
+    usable = len(factor.features.usable)
+    if hs is None:
+        hs = (
+            np.unique(np.geomspace(1, min(LADDER_TOP, usable), LADDER).round()).astype(int).tolist()
+        )
+    ks, hs = sorted(set(ks)), sorted(set(hs))
+    for clusters in ks:
+        check_k(clusters, usable, "usable features")
+        check_rank(clusters, factor)
+    for number in hs:
+        check_h(number, usable, "usable features")
+    options = options or AdmmOptions()
+    each = len(solvers) * len(hs)
+    if (note := foretold(solvers, usable, hs * len(ks), options.max_iter)) is not None:
+        progress(Noticed(note))
+    with blas.all_cores():
+        trials = tuple(
+            trial
+            for turn, clusters in enumerate(ks)
+            for trial in _trials(
+                factor, clusters, hs, solvers, options, progress, turn * each, len(ks) * each
+            )
+        )
+    curves: dict[tuple[int, str], list[Trial]] = {}
+    for trial in trials:
+        curves.setdefault((trial.k, trial.solver), []).append(trial)
+    return Sweep(
+        trials=trials,
+        suggested_k=suggestion,
+        suggested_h={
+            which: knee([t.h for t in curve], [t.explained for t in curve])
+            for which, curve in curves.items()
+        },
+        usable=usable,
+        passes=passes,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _numbers(name: str, given: int | Sequence[int] | None) -> list[int] | None:
+    """One or several whole numbers as a list."""
+    if given is None:
+        return None
+    several: list[Any] = [given] if np.ndim(given) == 0 else list(cast(Sequence[int], given))
+    return [as_whole(name, number) for number in several]
+
+
+def _trials(
+    factor: Factor,
+    k: int,
+    hs: Sequence[int],
+    solvers: Sequence[str],
+    options: AdmmOptions,
+    progress: Progress,
+    before: int,
+    of: int,
+) -> Iterator[Trial]:
+    """The trials of one k, ``before`` others having been made of ``of`` in all."""
+    solutions: dict[tuple[str, int], Solution] = {}
+    for solver in solvers:
+        for h in hs:
+            stage = stage_of(solver, h)
+            number = before + len(solutions) + 1
+            progress(
+                replace(stage, stage=f"{solver}, k = {k}, h = {h}, trial", number=number, of=of)
+            )
+            solutions[solver, h] = solve(factor, k, h, solver, options, progress)
+    chosen = np.unique(np.concatenate([solution.selected for solution in solutions.values()]))
+    structure = cluster_structure(factor, chosen)
+    scores = feature_scores(factor.components, factor.eigenvalues, k)
+    falling = np.sort(scores)[::-1]
+    telling = beyond_noise(
+        factor.components[:, :k], factor.eigenvalues[:k], factor.features.samples
+    )
+    for (solver, h), solution in solutions.items():
+        selected = solution.selected
+        index = factor.features.usable[selected]
+        yield Trial(
+            k=k,
+            h=h,
+            solver=solver,
+            objective=float(scores[selected].sum()),
+            optimum=float(falling[:h].sum()),
+            solver_objective=solution.solver_objective,
+            iterations=solution.iterations,
+            converged=solution.converged,
+            at_noise=int((~telling[selected]).sum()),
+            explained=structure.explained(selected, k),
+            mean_correlation=mean_correlation(structure.of(selected)[0]),
+            selected=index,
+            labels=None if factor.labels is None else [str(x) for x in factor.labels[index]],
+        )

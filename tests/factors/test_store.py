@@ -1,0 +1,245 @@
+"""Factors on disk: what comes back, and to which data they belong."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from helpers import counted, labelled, no_warnings, planted, same_bits, write_bare, write_xarray
+
+from kmufs_stream import (
+    BrokenError,
+    RequestError,
+    decompose,
+    load_factor,
+    open_matrix,
+    save_factor,
+    select,
+)
+from kmufs_stream.storage.provenance import FACTOR, FORMAT_VERSIONS
+from kmufs_stream.streaming.kernels.scaling import probe_starts
+
+X = planted(300, 12)
+THIS_FORMAT = FORMAT_VERSIONS[FACTOR]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", ">f8"])
+@pytest.mark.parametrize("method", ["gram", "tsqr"])
+def test_round_trip(tmp_path: Path, dtype: str, method: str) -> None:
+    whole = np.clip(X * 20 + 50, 0, 200).astype(dtype)
+    whole[:, 5] = 9
+    factor = decompose(whole, 3, method=method)
+    save_factor(factor, tmp_path / "f.zarr")
+    loaded = load_factor(tmp_path / "f.zarr")
+    native = dataclasses.replace(
+        factor,
+        sample=dataclasses.replace(
+            factor.sample, pieces=[factor.sample.values.astype(np.dtype(dtype).newbyteorder("="))]
+        ),
+        features=dataclasses.replace(factor.features),
+    )
+    assert loaded.sample.values.dtype.newbyteorder("=") == native.sample.values.dtype
+    np.testing.assert_array_equal(loaded.sample.values, whole[loaded.sample.index])
+    same = dataclasses.replace(loaded, sample=native.sample)
+    assert same_bits(same, native)
+    assert loaded.sample.index.tolist() == factor.sample.index.tolist()
+    assert loaded.features.samples == 300
+    assert {r: i.tolist() for r, i in loaded.features.excluded.items()} == {"constant": [5]}
+    for name in (
+        "score_error",
+        "settled",
+        "last_change",
+        "method",
+        "precision",
+        "passes",
+        "fingerprint",
+    ):
+        assert getattr(loaded, name) == getattr(factor, name), name
+    assert loaded.rank == factor.rank
+
+
+def test_xarray_opens_it_without_warning(tmp_path: Path) -> None:
+    save_factor(decompose(X, 3), tmp_path / "f.zarr")
+    with no_warnings(), xr.open_zarr(tmp_path / "f.zarr") as opened:
+        assert opened["components"].shape == (12, 7)
+        assert opened.attrs["format"] == "kmufs-factor"
+        assert opened.attrs["format_version"] == THIS_FORMAT
+
+
+def test_any_k_and_h_without_reading_more_than_the_probe(tmp_path: Path) -> None:
+    path = write_bare(tmp_path / "x.zarr", X, chunks=(50, 12))
+    save_factor(decompose(path, 3), tmp_path / "f.zarr")
+    matrix, rows = counted(open_matrix(path))
+    for k, h, solver in [(3, 5, "exact"), (2, 4, "admm"), (7, 12, "exact")]:
+        rows.reads.clear()
+        chosen = select(matrix, k, h, solver=solver, factor=tmp_path / "f.zarr")
+        direct = select(path, k, h, solver=solver)
+        assert chosen.passes == 0
+        assert chosen.summary()["passes"] == 0
+        assert direct.passes == 1
+        if k == 3:
+            assert chosen.selected.tolist() == direct.selected.tolist()
+            assert chosen.objective == direct.objective
+            assert chosen.solution.iterations == direct.solution.iterations
+        np.testing.assert_allclose(chosen.scores.sum(), chosen.objective)
+        assert [a for a, _ in rows.reads] == probe_starts(300, 50)
+        assert sum(b - a for a, b in rows.reads) < 300
+
+
+def test_result_from_a_factor_equals_the_direct_one(tmp_path: Path) -> None:
+    path = write_xarray(tmp_path / "x.zarr", labelled(X).drop_vars(CELL), chunks=(50, 12))
+    save_factor(decompose(path, 3), tmp_path / "f.zarr")
+    select(path, 3, 5, out=tmp_path / "direct.zarr")
+    select(path, 3, 5, factor=tmp_path / "f.zarr", out=tmp_path / "from.zarr")
+    with xr.open_zarr(tmp_path / "direct.zarr") as a, xr.open_zarr(tmp_path / "from.zarr") as b:
+        xr.testing.assert_identical(a, b)
+    with (
+        xr.open_zarr(tmp_path / "direct.zarr", group="all_features") as a,
+        xr.open_zarr(tmp_path / "from.zarr", group="all_features") as b,
+    ):
+        xr.testing.assert_identical(a, b)
+
+
+CELL = ["cell", "depth", "batch", "when", "number", "weight", "found"]
+
+
+@pytest.mark.parametrize("what", ["shape", "labels", "order", "dtype", "values", "touched chunk"])
+def test_factor_of_other_data_is_refused(tmp_path: Path, what: str) -> None:
+    array = labelled(X).drop_vars(CELL)
+    path = write_xarray(tmp_path / "x.zarr", array, chunks=(50, 12))
+    factor = decompose(path, 3)
+    assert select(path, 3, 5, factor=factor).passes == 0
+    other = {
+        "shape": array[:250],
+        "labels": array.assign_coords(gene=[f"other {i}" for i in range(12)]),
+        "order": array[:, ::-1],
+        "dtype": array.astype(np.float32),
+        "values": array + 1e-9,
+        "touched chunk": array,
+    }[what]
+    shutil.rmtree(path)
+    write_xarray(path, other, chunks=(50, 12))
+    named = {
+        "shape": "its shape is 300 x 12, that of the data 250 x 12",
+        "labels": "the features have other labels",
+    }
+    with pytest.raises(RequestError, match=named.get(what, "does not belong")) as caught:
+        select(path, 3, 5, factor=factor, out=tmp_path / "out.zarr")
+    assert caught.value.code == "wrong_factor"
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_changed_chunk_that_the_probe_does_not_see_is_noticed(tmp_path: Path) -> None:
+    path = write_bare(tmp_path / "x.zarr", X, chunks=(50, 12))
+    factor = decompose(path, 3)
+    probed = {a // 50 for a in probe_starts(300, 50)}
+    unseen = next(i for i in range(6) if i not in probed)
+    stored = zarr.open_array(path)
+    stored[unseen * 50, 0] = 99.0
+    with pytest.raises(RequestError, match="chunk files were written"):
+        select(path, 3, 5, factor=factor)
+
+
+def test_factor_of_data_in_memory_notices_other_data() -> None:
+    factor = decompose(X, 3)
+    assert select(X.copy(), 3, 5, factor=factor).passes == 0
+    with pytest.raises(RequestError, match="the values of the rows"):
+        select(X + 1, 3, 5, factor=factor)
+    with pytest.raises(RequestError, match="its shape is"):
+        select(X[:, :11], 3, 5, factor=factor)
+
+
+def test_factor_for_no_samples_is_refused() -> None:
+    with pytest.raises(RequestError, match="shape"):
+        select(X[:0], 3, 5, factor=decompose(X, 3))
+
+
+def test_k_beyond_the_factor_is_refused() -> None:
+    factor = decompose(X, 2)
+    with pytest.raises(RequestError, match="components in this factor is 5"):
+        select(X, 6, 8, factor=factor)
+    assert select(X, 5, 8, solver="exact", factor=factor).k == 5
+
+
+def break_factor(path: Path, what: str) -> Path:
+    if what == "missing":
+        return path.with_name("none.zarr")
+    if what == "other store":
+        return write_bare(path.with_name("x.zarr"), X)
+    if what == "result":
+        select(X, 2, 3, out=path.with_name("result.zarr"))
+        return path.with_name("result.zarr")
+    if what == "folder":
+        path.with_name("empty").mkdir()
+        return path.with_name("empty")
+    save_factor(decompose(X, 2), path)
+    if what == "version":
+        zarr.open_group(path).attrs["format_version"] = THIS_FORMAT + 1
+        zarr.consolidate_metadata(path)
+    if what == "truncated":
+        text = (path / "zarr.json").read_text()
+        (path / "zarr.json").write_text(text[: len(text) // 2])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "message"),
+    [
+        ("missing", "not_found", "does not exist"),
+        ("other store", "not_a_factor", "x.zarr"),
+        ("result", "not_a_factor", "is not a factor"),
+        ("folder", "not_a_factor", "is not a factor"),
+        (
+            "version",
+            "factor_format",
+            f"format {THIS_FORMAT + 1}, this version reads {THIS_FORMAT}",
+        ),
+        ("truncated", "not_a_factor", "is not a factor"),
+    ],
+)
+def test_what_is_no_factor_is_refused(tmp_path: Path, what: str, code: str, message: str) -> None:
+    path = break_factor(tmp_path / "f.zarr", what)
+    with pytest.raises(RequestError, match=message) as caught:
+        load_factor(path)
+    assert caught.value.code == code
+    with pytest.raises(RequestError, match=message):
+        select(X, 2, 3, factor=path)
+
+
+def test_paths_may_be_text(tmp_path: Path) -> None:
+    save_factor(decompose(X, 2), os.fspath(tmp_path / "f.zarr"))
+    assert load_factor(os.fspath(tmp_path / "f.zarr")).rank == 5
+
+
+def test_saving_never_removes_what_is_there(tmp_path: Path) -> None:
+    folder: Any = tmp_path / "precious"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(RequestError):
+        save_factor(decompose(X, 2), folder)
+    assert (folder / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("lost", ["usable", "mean", "sample", "components", "correlation"])
+def test_factor_that_lost_chunks_is_refused(tmp_path: Path, lost: str) -> None:
+    save_factor(decompose(X, 3), tmp_path / "f.zarr")
+    shutil.rmtree(tmp_path / "f.zarr" / lost / "c")
+    with pytest.raises(BrokenError, match="is damaged"):
+        load_factor(tmp_path / "f.zarr")
+
+
+def test_factor_of_data_in_memory_that_changed_beside_the_probe_is_refused() -> None:
+    whole = np.random.default_rng(0).normal(size=(20_000, 6))
+    factor = decompose(whole, 2)
+    other = whole.copy()
+    other[1000:1100] *= 3
+    with pytest.raises(RequestError, match="does not belong"):
+        select(other, 2, 3, factor=factor)

@@ -1,0 +1,133 @@
+"""What features explain of the cluster structure, and what is suggested."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from helpers import planted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import reference
+
+from kmufs_stream import decompose
+from kmufs_stream.factors.structure import cluster_structure, knee, suggest_k
+
+X = planted(300, 12)
+X[:, 5] = X[:, 2]  # a copy
+FACTOR = decompose(X, 4)
+
+
+def explained(selected: list[int], k: int) -> float:
+    """By least squares on the whole standardised table."""
+    ref = reference(X)
+    Z = (X - ref.mean) / ref.std
+    Q = Z @ ref.components[:, :k] / ref.singular_values[:k]
+    Z = Z[:, selected]
+    rest = Q - Z @ np.linalg.lstsq(Z, Q, rcond=None)[0]
+    return float(1 - (rest**2).sum() / k)
+
+
+@pytest.mark.parametrize("held", ["correlation", "sample"])
+@pytest.mark.parametrize("selected", [[0], [2, 5], [1, 2, 4, 5, 9], list(range(12))], ids=str)
+def test_explained_is_that_of_least_squares(held: str, selected: list[int]) -> None:
+    # The sample holds all 300 rows, so that both ways have to agree.
+    factor = FACTOR
+    if held == "sample":
+        factor = dataclasses.replace(FACTOR, correlation=None)
+    structure = cluster_structure(factor, np.arange(12))
+    for k in (1, 3, 4):
+        found = structure.explained(np.array(selected), k)
+        assert found == pytest.approx(explained(selected, k), abs=1e-9)
+    correlation, _ = structure.of(np.array(selected))
+    expected = np.corrcoef(X[:, selected].T).reshape(len(selected), -1)
+    np.testing.assert_allclose(correlation, expected, atol=1e-12)
+
+
+def test_some_features_of_a_sample_are_enough() -> None:
+    factor = dataclasses.replace(FACTOR, correlation=None)
+    every, some = (cluster_structure(factor, np.array(f)) for f in (range(12), [1, 4, 9]))
+    selected = np.array([4, 9])
+    assert some.explained(selected, 3) == pytest.approx(every.explained(selected, 3), abs=1e-12)
+
+
+def test_all_features_explain_all() -> None:
+    structure = cluster_structure(FACTOR, np.arange(12))
+    assert structure.explained(np.arange(12), 4) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("clusters", [2, 3, 6, 10])
+def test_separated_clusters_are_counted(clusters: int) -> None:
+    rng = np.random.default_rng(clusters)
+    centres = rng.normal(size=(clusters, 60)) * 2
+    table = centres[rng.integers(clusters, size=3000)] + rng.normal(size=(3000, 60))
+    found = suggest_k(decompose(table, 15))
+    assert (found.k, found.by) == (clusters, "noise edge")
+    assert found.widest_gap == clusters
+    assert found.above_noise == clusters - 1
+    assert found.components == 31
+
+
+def test_clusters_of_unlike_distances_are_counted() -> None:
+    # One cluster far away: the widest gap is behind the first component, and speaks for two.
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 40))
+    centres[0] += 3
+    table = centres[rng.integers(4, size=2000)] + rng.normal(size=(2000, 40))
+    factor = decompose(table, 10)
+    assert np.argmax(factor.eigenvalues[:3] / factor.eigenvalues[1:4]) == 0
+    for found in (suggest_k(factor), suggest_k(decompose(table, 2))):  # whatever k it is of
+        assert (found.k, found.widest_gap) == (4, 2)
+
+
+def test_where_nearly_all_is_above_noise_the_gap_counts() -> None:
+    values = np.array([30.0, 28, 26, *np.linspace(12, 8, 18)])
+    factor = decompose(planted(500, 40), 10)
+    steep = dataclasses.replace(factor, singular_values=np.sqrt(500 * values))
+    found = suggest_k(steep)
+    assert (found.k, found.by, found.above_noise) == (4, "widest gap", 21)
+
+
+def test_noise_suggests_hardly_anything() -> None:
+    noise = np.random.default_rng(0).normal(size=(4000, 40))
+    found = suggest_k(decompose(noise, 10))
+    assert found.noise_edge == pytest.approx((1 + 0.1) ** 2)
+    assert found.above_noise <= 1  # the largest eigenvalue may fluctuate across the edge
+
+
+def test_no_component_above_noise_suggests_nothing() -> None:
+    # Exactly uncorrelated: every eigenvalue is 1.
+    factor = decompose(np.linalg.qr(np.random.default_rng(0).normal(size=(500, 21)))[0][:, 1:], 3)
+    flat = dataclasses.replace(factor, singular_values=np.full(7, np.sqrt(500.0)))
+    assert suggest_k(flat).k is suggest_k(flat).widest_gap is None
+    assert suggest_k(flat).above_noise == 0
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40), st.lists(st.floats(0.01, 5), min_size=1, max_size=6))
+def test_the_knee_of_a_bent_line_is_its_bend(bend: int, tail: list[float]) -> None:
+    h = [bend // 2, bend, *(bend + 10 * (i + 1) for i in range(len(tail)))]
+    h = sorted(set(h) - {0})
+    curve = [min(x, bend) + 1e-3 * max(x - bend, 0) for x in h]
+    assert knee(h, curve) == bend
+
+
+def test_straight_and_empty_curves_have_no_knee() -> None:
+    assert knee([10, 20, 30], [0.1, 0.2, 0.3]) is None
+    assert knee([10, 20], [0.0, 0.0]) is None
+    assert knee([10], [0.5]) is None
+
+
+def test_a_knee_takes_a_clear_bend() -> None:
+    h = np.array([1, 2, 3, 5, 8, 14, 24, 40, 66, 110, 182, 300])
+    noise = np.random.default_rng(0).normal(0, 0.02, len(h))
+    bent = 1 - np.exp(-h / 20)
+    for curve in (h / 300, h / 300 + noise, h / 300 + 0.05, (h / 300) ** 0.9, (h / 300) ** 2):
+        assert knee(h.tolist(), curve.tolist()) is None
+    for curve in (bent, bent + noise):
+        found = knee(h.tolist(), curve.tolist())
+        assert found is not None
+        assert 40 <= found <= 110
+    # Straight from its first point on: where it has bent before is not seen.
+    assert knee([20, 30, 40, 50], [0.5, 0.55, 0.6, 0.65]) is None

@@ -1,0 +1,142 @@
+"""Shift, scale and probe."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import planted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from kmufs_stream import decompose, open_matrix
+from kmufs_stream.streaming.kernels.scaling import (
+    PROBE_PLACES,
+    PROBE_ROWS,
+    Precision,
+    Scaling,
+    probe_starts,
+    read_probe,
+)
+
+
+def powers_of_two(x: Any) -> bool:
+    return bool((np.frexp(x)[0] == 0.5).all())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    probe=arrays(
+        np.float32,
+        array_shapes(min_dims=2, max_dims=2, max_side=6),
+        elements=st.floats(width=32, allow_nan=True, allow_infinity=True),
+    ),
+    precision=st.sampled_from(["float32", "float64"]),
+)
+def test_scale_is_a_power_of_two_and_never_zero(probe: Any, precision: Precision) -> None:
+    scaling = Scaling.from_probe(probe, precision)
+    assert powers_of_two(scaling.scale)
+    assert np.isfinite(scaling.shift).all()
+    assert (scaling.shift.astype(probe.dtype) == scaling.shift).all()
+    with np.errstate(over="ignore"):
+        assert np.isfinite((1 / scaling.scale).astype(precision)).all()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i1", "u1", "i4", "i8", "f2", "f4", "f8", ">f4", ">i2"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_block_is_shifted_and_scaled(dtype: str, precision: Precision) -> None:
+    whole = planted(300, 7) * 9 + 40
+    x = (whole > 40) if dtype == "bool" else np.clip(whole, 0, 120).astype(dtype)
+    scaling = Scaling.from_probe(x[:64], precision)
+    expected = (x[64:].astype(np.float64) - scaling.shift) / scaling.scale
+    tolerance = 1e-6 if precision == "float32" else 1e-15
+    block = scaling.apply(x[64:], precision)
+    np.testing.assert_allclose(block, expected, rtol=0, atol=8 * tolerance)
+    assert np.abs(expected).max() < 20
+
+
+def test_float32_numbers_far_from_zero_are_shifted_without_rounding() -> None:
+    x = (planted(500, 5) + 1e6).astype(np.float32)
+    scaling = Scaling.from_probe(x[:64], "float32")
+    exact = (x.astype(np.float64) - scaling.shift) / scaling.scale
+    np.testing.assert_array_equal(scaling.apply(x, "float32"), exact)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i8", "f4", "f8"])
+def test_what_varies_in_the_probe_is_sure(dtype: str) -> None:
+    x = np.ones((300, 4), dtype)
+    x[5, 1] = 0
+    x[200, 3] = 0
+    scaling = Scaling.from_probe(x[:64], "float64")
+    assert scaling.unsure.tolist() == [0, 2, 3]
+    low, high = scaling.range_of_unsure(x)
+    assert low.dtype == high.dtype == x.dtype
+    assert (low.tolist(), high.tolist()) == ([1, 1, 0], [1, 1, 1])
+
+
+@settings(deadline=None, max_examples=60)
+@given(value=st.floats(allow_nan=False, allow_infinity=False), rows=st.integers(1, 1024))
+def test_equal_values_are_never_taken_to_vary(value: float, rows: int) -> None:
+    assert Scaling.from_probe(np.full((rows, 1), value), "float64").unsure.tolist() == [0]
+
+
+def test_shift_of_integers_is_an_integer() -> None:
+    x = np.array([[3, 2**40], [4, 2**40 + 1], [4, 2**40 + 1]])
+    scaling = Scaling.from_probe(x, "float64")
+    np.testing.assert_array_equal(scaling.shift, np.rint(scaling.shift))
+    assert scaling.shift[1] in (2**40, 2**40 + 1)
+
+
+@settings(deadline=None, max_examples=200)
+@given(n=st.integers(1, 10**9), chunk_rows=st.integers(1, 10**8))
+def test_probe_places_are_spread_over_all_rows(n: int, chunk_rows: int) -> None:
+    starts = probe_starts(n, chunk_rows)
+    unit = max(chunk_rows, PROBE_ROWS)
+    assert 1 <= len(starts) <= PROBE_PLACES
+    assert starts == sorted(set(starts))
+    assert starts[0] >= 0
+    assert starts[-1] < n
+    assert all(start % unit == 0 for start in starts)
+    # No more than two gaps' length lies beyond the first and last, or between neighbours.
+    gap = max(-(-n // unit) // len(starts), 1) * unit
+    assert starts[0] <= gap
+    assert n - starts[-1] <= 2 * gap + unit
+    assert all(b - a <= 2 * gap for a, b in itertools.pairwise(starts))
+
+
+@settings(deadline=None, max_examples=50)
+@given(n=st.integers(1, 3000), chunk_rows=st.integers(1, 4000))
+def test_probe_is_small_and_made_of_rows(n: int, chunk_rows: int) -> None:
+    import dask.array as da
+
+    x = np.arange(n, dtype=np.float64)[:, None]
+    chunked = da.from_array(x, chunks=(min(chunk_rows, n), 1))
+    probe = read_probe(open_matrix(chunked))[:, 0]
+    assert 1 <= len(probe) <= PROBE_PLACES * PROBE_ROWS
+    assert (np.diff(probe) >= 1).all()
+    assert set(probe) <= set(range(n))
+
+
+def test_sorted_rows_do_not_mislead() -> None:
+    x = np.linspace(0, 1000, 100_000)[:, None]
+    scaling = Scaling.from_probe(read_probe(open_matrix(x)), "float64")
+    assert abs(scaling.shift[0] - 500) < 50
+    assert 100 < scaling.scale[0] < 600
+
+
+@pytest.mark.parametrize("offset", [0, 2**31, 2**54, 2**60])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_large_integers_are_shifted_before_they_are_rounded(
+    offset: int, dtype: Any, precision: Any
+) -> None:
+    small = np.random.default_rng(0).integers(0, 100, (500, 6))
+    whole = (small.astype(dtype) + dtype(offset)).astype(dtype)
+    expected = decompose(small.astype(np.float64), 2)
+    found = decompose(whole, 2, precision=precision)
+    assert found.features.excluded == {}
+    np.testing.assert_allclose(found.features.std, expected.features.std, rtol=1e-5)
+    np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-5)

@@ -1,0 +1,337 @@
+"""The plan: a pure function of the table and the request that keeps its word."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kmufs_stream import RequestError
+from kmufs_stream.streaming.planning import plan as planning
+from kmufs_stream.streaming.planning.plan import (
+    Plan,
+    make_plan,
+    parse_memory,
+    resolve_precision,
+)
+from kmufs_stream.streaming.planning.sizing import (
+    BASELINE,
+    MAX_PARTITIONS,
+    MB,
+    ClusterSize,
+    Cost,
+    Demand,
+    Way,
+)
+from kmufs_stream.streaming.planning.table import Table
+
+GB = 10**9
+
+
+def ways(p: int, k: int = 10) -> dict[str, Way]:
+    """Ways with the growth of the real routes."""
+
+    def gram(rows: int, itemsize: int) -> Cost:
+        return Cost(8 * p * p, itemsize * p * p, 0, 24 * p * p, 8 * p * p, 1)
+
+    def tsqr(rows: int, itemsize: int) -> Cost:
+        return Cost(8 * p * p, 16 * (rows + p) * p, 0, 64 * p * p, 8 * p * k, 1)
+
+    def lanczos(rows: int, itemsize: int) -> Cost:
+        return Cost(8 * p * k, rows * k * itemsize, 240 * p * k, 300 * p * k, 8 * p * k, 12)
+
+    return {
+        "gram": Way(gram, "" if p <= 6000 else "wide"),
+        "tsqr": Way(tsqr, "slow", float64=True),
+        "lanczos": Way(lanczos, thin=True),
+    }
+
+
+def plan_or_refusal(table: Table, **demand: Any) -> Plan | RequestError:
+    try:
+        return plan_of(table, **demand)
+    except RequestError as error:
+        return error
+
+
+def plan_of(table: Table, **demand: Any) -> Plan:
+    return make_plan(table, ways(table.shape[1]), Demand(**demand))
+
+
+def table_of(
+    n: int = 1_000_000,
+    p: int = 1000,
+    chunk_rows: int = 1000,
+    dtype: Any = np.float32,
+    shards: int = 1,
+) -> Table:
+    dtype = np.dtype(dtype)
+    return Table((n, p), dtype, dtype.itemsize, chunk_rows, p, chunk_rows * shards, False)
+
+
+tables = st.builds(
+    table_of,
+    n=st.integers(2, 10**9),
+    p=st.integers(1, 9000),
+    chunk_rows=st.integers(1, 10**5),
+    dtype=st.sampled_from([np.uint8, np.float32, np.float64]),
+    shards=st.sampled_from([1, 4, 50]),
+)
+EVERY = settings(deadline=None, max_examples=80)
+
+
+@EVERY
+@given(table=tables, threads=st.integers(1, 64), h=st.integers(0, 500))
+def test_partitions_cover_every_row_once_in_whole_chunks(
+    table: Table, threads: int, h: int
+) -> None:
+    plan = plan_of(table, memory=10**15, threads=threads, h=h, copies=h > 0)
+    partitions, n = plan.partitions, table.shape[0]
+    assert 1 <= len(partitions) <= MAX_PARTITIONS
+    assert plan.block_rows % table.chunk_rows == 0
+    assert partitions[0].start == 0
+    assert partitions[-1].stop == n
+    for a, b in itertools.pairwise(partitions):
+        assert a.stop == b.start
+    for part in partitions:
+        assert part.step == plan.block_rows
+        assert part.start < part.stop
+        assert part.start % table.chunk_rows == 0
+
+
+@EVERY
+@given(table=tables, threads=st.integers(1, 64))
+def test_what_decides_the_bits_does_not_follow_threads_or_memory(
+    table: Table, threads: int
+) -> None:
+    ample = plan_of(table, memory=10**15, threads=threads)
+    for memory in (10**15, 10**14):
+        other = plan_of(table, memory=memory, threads=1)
+        assert other.method == ample.method
+        assert other.precision == ample.precision
+        assert other.partitions == ample.partitions
+
+
+@EVERY
+@given(table=tables, threads=st.integers(1, 16), memory=st.integers(400 * MB, 100 * GB))
+def test_same_request_same_plan_and_within_budget(table: Table, threads: int, memory: int) -> None:
+    plan = plan_or_refusal(table, memory=memory, threads=threads, h=5, copies=True)
+    if isinstance(plan, RequestError):
+        assert plan.code == "does_not_fit"
+        return
+    assert plan == plan_of(table, memory=memory, threads=threads, h=5, copies=True)
+    assert plan.peak <= memory
+    assert plan.peak == max(plan.stages.values())
+    assert 1 <= plan.threads <= threads
+    assert plan.budget == memory
+
+
+@EVERY
+@given(table=tables, threads=st.integers(1, 16), memory=st.integers(310 * MB, 20 * GB))
+def test_more_memory_never_gives_less(table: Table, threads: int, memory: int) -> None:
+    plan = plan_or_refusal(table, memory=memory, threads=threads)
+    assume(isinstance(plan, Plan))
+    assert isinstance(plan, Plan)
+    more = plan_of(table, memory=2 * memory, threads=threads)
+    assert (more.method == "gram") >= (plan.method == "gram")
+    if more.method == plan.method:
+        assert more.block_rows >= plan.block_rows
+        if more.block_rows == plan.block_rows:
+            assert more.threads >= plan.threads
+            assert more.cached_rows >= plan.cached_rows or more.threads > plan.threads
+
+
+@EVERY
+@given(table=tables, memory=st.integers(1, 2 * GB))
+def test_refusal_says_what_would_do(table: Table, memory: int) -> None:
+    refusal = plan_or_refusal(table, memory=memory, threads=4, h=3, copies=True)
+    if isinstance(refusal, Plan):
+        assert memory > BASELINE
+        return
+    assert refusal.code == "does_not_fit"
+    assert refusal.exit_code == 2
+    found = re.search(r"`memory='(\d+)MB'` or more", refusal.remedy)
+    assert found is not None
+    enough = int(found[1]) * MB
+    assert enough > memory
+    assert plan_of(table, memory=enough, threads=4, h=3, copies=True).peak <= enough
+
+
+@EVERY
+@given(
+    table=tables,
+    n=st.integers(1, 10**9),
+    threads=st.integers(1, 15),
+)
+def test_peak_grows_with_threads_and_solver(table: Table, n: int, threads: int) -> None:
+    plan = plan_of(table, memory=10**15, threads=threads)
+    assert plan_of(table, memory=10**15, threads=threads + 1).stages["pass"] >= plan.stages["pass"]
+    heavier = plan_of(table, memory=10**15, threads=threads, solver_bytes=n)
+    assert heavier.stages["solver"] == plan.stages["solver"] + n
+
+
+def test_peak_does_not_grow_with_the_number_of_samples() -> None:
+    peaks = {
+        plan_of(table_of(n=n), memory=100 * GB, threads=2, method="gram").peak
+        for n in (50_000_000, 100_000_000, 200_000_000)
+    }
+    assert max(peaks) / min(peaks) < 1.05
+
+
+def test_ample_memory_concedes_nothing() -> None:
+    for table in (table_of(), table_of(n=100), table_of(n=3, p=2)):
+        plan = plan_of(table, memory=100 * GB, threads=8)
+        assert plan.concessions == ()
+
+
+def test_concessions_in_order() -> None:
+    table = table_of()
+    ample = plan_of(table, memory=100 * GB, threads=8)
+    assert ample.threads == 8
+    assert ample.method == "gram"
+    seen = []
+    memory = ample.peak
+    while True:
+        try:
+            plan = plan_of(table, memory=memory, threads=8)
+        except RequestError:
+            break
+        seen.append(plan)
+        memory = plan.peak - 1
+    kinds = [
+        ("threads", [p for p in seen if p.method == "gram" and p.block_rows == ample.block_rows]),
+        ("blocks", [p for p in seen if p.method == "gram" and p.block_rows < ample.block_rows]),
+        ("method", [p for p in seen if p.method != "gram"]),
+    ]
+    assert seen == [p for _, plans in kinds for p in plans]
+    assert [p.threads for p in kinds[0][1]] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert kinds[1][1]
+    assert "1 of 8 threads" in kinds[0][1][-1].concessions
+    assert any("rows, not" in c for c in kinds[1][1][0].concessions)
+    for plan in kinds[2][1]:
+        assert any("not gram" in c for c in plan.concessions)
+        assert plan.rejected["gram"] == "does not fit the budget"
+        assert plan.method not in plan.rejected
+
+
+def test_blocks_shrink_only_for_an_explicit_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of()
+    least = plan_of(table, memory=100 * GB, threads=1).peak
+    assert plan_of(table, memory=least - 1, threads=1).concessions
+    monkeypatch.setattr(planning, "available_memory", lambda: 2 * (least - 1))
+    with pytest.raises(RequestError) as caught:
+        plan_of(table, threads=1)
+    assert caught.value.code == "does_not_fit"
+    assert "half of the memory available" in caught.value.message
+    monkeypatch.setattr(planning, "available_memory", lambda: 2 * least)
+    plan = plan_of(table, threads=4)
+    assert plan.threads == 1
+    assert plan.concessions == ("1 of 4 threads",)
+
+
+def test_refusal_names_the_sizes_and_a_chunk_that_spans_all_rows() -> None:
+    table = table_of(n=2_000_000, p=500, chunk_rows=2_000_000)
+    with pytest.raises(RequestError) as caught:
+        plan_of(table, memory="1GB", threads=2)
+    message = str(caught.value)
+    for part in ("needed", "`memory='", "pass", "factor", "one chunk spans all rows"):
+        assert part in message
+
+
+@pytest.mark.parametrize(("p", "method"), [(6000, "gram"), (6001, "lanczos")])
+def test_method_follows_the_number_of_features(p: int, method: str) -> None:
+    plan = plan_of(table_of(p=p, chunk_rows=50), memory=100 * GB)
+    assert plan.method == method
+    assert set(plan.rejected) == {"gram", "tsqr", "lanczos"} - {method}
+    assert plan.reads == (1 if method == "gram" else 12)
+
+
+def test_method_asked_for() -> None:
+    for method in ("gram", "tsqr", "lanczos"):
+        plan = plan_of(table_of(), method=method, memory=100 * GB)
+        assert plan.method == method
+    assert plan_of(table_of(), method="tsqr", memory=100 * GB).precision == "float64"
+
+
+def test_cache_is_given_up_before_threads() -> None:
+    table = table_of(n=100_000)
+    whole = plan_of(table, method="lanczos", memory=100 * GB, threads=4)
+    assert whole.cached_rows == 100_000
+    tight = plan_of(table, method="lanczos", memory=whole.peak - 100 * MB, threads=4)
+    assert 0 <= tight.cached_rows < 100_000
+    assert tight.threads == 4
+    assert any("cached" in c for c in tight.concessions)
+    assert tight.partitions == whole.partitions
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision"),
+    [
+        *((d, "float32") for d in ("bool", "i1", "u1", "i2", "u2", "f2", "f4", ">f4")),
+        *((d, "float64") for d in ("i4", "u4", "i8", "u8", "f8", ">f8")),
+    ],
+)
+def test_precision_holds_every_value(dtype: str, precision: str) -> None:
+    assert resolve_precision("auto", np.dtype(dtype)) == precision
+    assert resolve_precision("float32", np.dtype(dtype)) == "float32"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2GB", 2 * GB), ("2GiB", 2**31), ("500MB", 500 * MB), (12345, 12345), (None, None)],
+)
+def test_sizes(text: Any, size: int | None) -> None:
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        {"memory": "much"},
+        {"memory": "0MB"},
+        {"memory": -5},
+        {"threads": 0},
+        {"precision": "float16"},
+        {"method": "svd"},
+    ],
+    ids=str,
+)
+def test_options_out_of_range(demand: dict[str, Any]) -> None:
+    with pytest.raises(RequestError) as caught:
+        plan_of(table_of(), **{"memory": 100 * GB, **demand})
+    assert caught.value.code == "bad_option"
+    assert str(next(iter(demand.values()))) in caught.value.message
+
+
+def test_shards_are_read_whole_while_small() -> None:
+    small = table_of(n=10**6, p=100, chunk_rows=100, shards=10)
+    assert plan_of(small, memory=100 * GB).block_rows % 1000 == 0
+    large = dataclasses.replace(small, shard_rows=500_000)
+    plan = plan_of(large, memory=100 * GB)
+    assert plan.block_rows % 100 == 0
+    assert plan.block_rows < 500_000
+
+
+def test_subset_is_written_in_whole_source_chunks() -> None:
+    plan = plan_of(table_of(chunk_rows=777), memory=100 * GB, h=50, copies=True)
+    assert plan.output_chunk_rows % 777 == 0
+    assert plan.output_bytes == 10**6 * 50 * 4
+    assert plan_of(table_of(), memory=100 * GB, h=50).output_bytes == 0
+
+
+def test_what_a_source_holds_counts_in_each_worker() -> None:
+    cluster = ClusterSize(workers=3, threads=2, memory=None)
+    table = table_of()
+    holding = dataclasses.replace(table, held_bytes=GB)
+    plain, held = (plan_of(t, memory="30GB", cluster=cluster) for t in (table, holding))
+    assert held.worker_peak == plain.worker_peak + GB
+    small = ClusterSize(workers=3, threads=2, memory=plain.worker_peak * 2)
+    assert plan_of(table, memory="30GB", cluster=small).worker_peak == plain.worker_peak
+    with pytest.raises(RequestError, match="A worker with 2 threads needs"):
+        plan_of(dataclasses.replace(table, held_bytes=4 * GB), memory="30GB", cluster=small)
