@@ -32,7 +32,8 @@ from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.labels import along_samples, class_codes, refuse_feature
 from kmufs_stream.sources.matrix import dense, densified, plain
 from kmufs_stream.storage.places import PlaceLike, place_of
-from kmufs_stream.streaming.kernels.gram import Gram, Kernel, State
+from kmufs_stream.streaming.kernels.gram import Gram
+from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.lloyd import Clusters, Standard
 from kmufs_stream.streaming.kernels.scaling import Scaling, read_probe
 from kmufs_stream.streaming.kmeans import Clustering, kmeans, kmeans_ways

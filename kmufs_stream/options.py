@@ -1,4 +1,4 @@
-"""What is asked for by name: all names that there are, of solvers, routes and the rest."""
+"""What is asked for by name: all names that there are, of solvers, methods and the rest."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from kmufs_stream.factors.identity import (
     fingerprint,
     identity_of_run,
 )
-from kmufs_stream.factors.methods import ROUTES
+from kmufs_stream.factors.methods import METHODS
 from kmufs_stream.factors.methods.screening import Standardised
 from kmufs_stream.factors.planning import problem_of
 from kmufs_stream.factors.reader import Reader, tell_plan
@@ -107,12 +107,12 @@ def compute_factor(
     n, began = matrix.shape[0], time.perf_counter()
     tell_plan(plan, progress)
     progress(Started("probe"))
-    route, problem = ROUTES[plan.method], problem_of(matrix, k, lanczos_options, screening, h)
+    method, problem = METHODS[plan.method], problem_of(matrix, k, lanczos_options, screening, h)
     probe = read_probe(matrix)
     belongs = fingerprint(matrix, probe)
     if matrix.asked is not None:
         probe = probe[:, matrix.asked]
-    centred = route.centres or not problem.sparse
+    centred = method.centres or not problem.sparse
     scaling = Scaling.from_probe(dense(probe), plan.precision) if centred else sparse_scaling(probe)
     complete = None
     if screening.missing == "drop-samples":
@@ -122,20 +122,20 @@ def compute_factor(
         complete = missing_in(probe).sum(axis=0) < probe.shape[0]
     del probe
     if checkpoint is not None:
-        of_k = (k, lanczos_options.seed) if route.of_k else None
+        of_k = (k, lanczos_options.seed) if method.of_k else None
         checkpoint.claim(
             identity_of_run(belongs, plan, screening, of_k),
             partial(digest_without, matrix),
             serves="what has been read serves any `h` and `solver`"
-            + ("" if route.of_k else ", and any `k`"),
+            + ("" if method.of_k else ", and any `k`"),
         )
     sampled = sample_index(n, sample_size(n, matrix.shape[1] * matrix.dtype.itemsize))
     reader = Reader(
         matrix, plan, screening, progress, checkpoint, sampled=sampled, complete=complete
     )
     # Thin products gain nothing from BLAS's threads: two libraries' would wait for each other.
-    with blas.one_thread() if route.thin else blas.all_cores():
-        leading = route.run(problem, reader, scaling)
+    with blas.one_thread() if method.thin else blas.all_cores():
+        leading = method.run(problem, reader, scaling)
     features = leading.features
     if matrix.asked is not None:
         features = features.of_all(matrix.asked, matrix.shape[1])

@@ -1,4 +1,4 @@
-"""The rank-r factor of the standardised data: what the routes to it find, and solvers need."""
+"""The rank-r factor of the standardised data: what the methods find, and solvers need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a matrix and what is asked of it to a plan: the table's facts, the costs of each route."""
+"""From a matrix and what is asked of it to a plan: the table's facts, the costs of each method."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from kmufs_stream.factors.factor import Factor, check_k
 from kmufs_stream.factors.identity import check_shape
-from kmufs_stream.factors.methods import ROUTES, Problem
+from kmufs_stream.factors.methods import METHODS, Problem
 from kmufs_stream.options import LanczosOptions, Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.streaming.cluster import active_client, cluster_size
@@ -66,7 +66,7 @@ def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
 def problem_of(
     matrix: Matrix, k: int, lanczos: LanczosOptions, screening: Screening, h: int | None = None
 ) -> Problem:
-    """What a route is to find in a matrix."""
+    """What a method has to find in a matrix."""
     return Problem(
         p=matrix.width,
         k=k,
@@ -78,13 +78,13 @@ def problem_of(
 
 
 def _ways(problem: Problem) -> Ways:
-    """The routes, as plans see them."""
+    """The methods, as plans see them."""
     return {
-        method: Way(
-            partial(route.cost, problem),
-            passed_over=route.passed_over(problem.p),
-            float64=route.float64,
-            thin=route.thin,
+        name: Way(
+            partial(method.cost, problem),
+            passed_over=method.passed_over(problem.p),
+            float64=method.float64,
+            thin=method.thin,
         )
-        for method, route in ROUTES.items()
+        for name, method in METHODS.items()
     }

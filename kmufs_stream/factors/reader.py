@@ -18,8 +18,9 @@ from kmufs_stream.sources import Matrix
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client
-from kmufs_stream.streaming.kernels.gram import Kernel, Moments, State
-from kmufs_stream.streaming.kernels.sample import TakeRows, Together
+from kmufs_stream.streaming.kernels.kernel import Kernel, State, Together
+from kmufs_stream.streaming.kernels.moments import Moments
+from kmufs_stream.streaming.kernels.sample import TakeRows
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.kernels.screened import Screened, ScreenedState
 from kmufs_stream.streaming.passes import run_planned

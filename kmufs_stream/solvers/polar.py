@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 Float = npt.NDArray[np.float64]
-Route = Literal["cholesky", "refined", "householder"]
+Method = Literal["cholesky", "refined", "householder"]
 
 ORTHOGONALITY = 1e-12
 """Largest accepted ``||U^T U - I||_F``."""
@@ -49,14 +49,14 @@ class Polar:
         ``P^T U``.
     deviation : float
         ``||U^T U - I||_F`` as measured before any repair (see :func:`deviation`).
-    route : str
+    method : str
         "cholesky" as it came, "refined" after a second Cholesky step, "householder" by the
         fall-back.
     """
 
     along: Float
     deviation: float
-    route: Route
+    method: Method
 
 
 def row_blocks(p: int, h: int) -> Iterator[slice]:
@@ -218,7 +218,7 @@ def polar(
 
 
 def polar_entries(p: int, k: int, h: int) -> int:
-    """Most float64 numbers that :func:`polar` holds at once besides its arguments, any route.
+    """Most float64 numbers that :func:`polar` holds at once besides its arguments, any method.
 
     Sixteen h x h and six k x h arrays cover those named and LAPACK's copies and workspaces; the
     fall-back adds three copies (NumPy's QR) of one of its blocks and of the stacked triangles.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources.matrix import Rows
 from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
-from kmufs_stream.streaming.kernels.gram import Kernel, State
+from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.streaming.workers import Spent, Workers, open_workers, sum_of

@@ -23,7 +23,7 @@ from helpers import no_warnings, planted, write_bare
 from scipy import sparse
 from sources import anndata_stores as stores
 
-from kmufs_stream.factors.methods import ROUTES
+from kmufs_stream.factors.methods import METHODS
 from kmufs_stream.factors.solving import SOLVERS
 from kmufs_stream_cli.app import COMMANDS, program
 from kmufs_stream_cli.demo_data import write_digits
@@ -112,7 +112,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "names"), [("docs/solvers.md", SOLVERS), ("docs/how-it-works.md", ROUTES)]
+    ("page", "names"), [("docs/solvers.md", SOLVERS), ("docs/how-it-works.md", METHODS)]
 )
 def test_none_is_forgotten(page: str, names: Mapping[str, object]) -> None:
     text = (ROOT / page).read_text()

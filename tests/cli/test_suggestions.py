@@ -15,7 +15,7 @@ from commands import Run
 from helpers import planted
 
 from kmufs_stream.errors import did_you_mean
-from kmufs_stream.factors.methods import ROUTES
+from kmufs_stream.factors.methods import METHODS
 from kmufs_stream.factors.solving import SOLVERS
 from kmufs_stream.options import POLICIES
 from kmufs_stream.streaming.kernels.scaling import Precision
@@ -88,7 +88,7 @@ def test_nothing_is_suggested_where_nothing_is_near() -> None:
 
 def test_the_names_that_are_completed_are_those_that_there_are() -> None:
     assert set(options.SOLVERS) == set(SOLVERS)
-    assert set(options.METHODS) == {"auto", *ROUTES}
+    assert set(options.METHODS) == {"auto", *METHODS}
     assert set(options.PRECISIONS) == {"auto", *get_args(Precision)}
     assert set(options.MISSING) == set(POLICIES)
 

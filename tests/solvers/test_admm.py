@@ -232,12 +232,12 @@ def test_bad_requests_are_refused(change: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(("p", "k", "h"), [(4000, 10, 100), (300, 3, 300), (500, 100, 5)])
-@pytest.mark.parametrize("route", ["usual", "householder"])
+@pytest.mark.parametrize("method", ["usual", "householder"])
 def test_memory_stays_below_the_bound(
-    p: int, k: int, h: int, route: str, monkeypatch: pytest.MonkeyPatch
+    p: int, k: int, h: int, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     P, lam = small_factor(p, k)
-    if route == "householder":
+    if method == "householder":
         monkeypatch.setattr("kmufs_stream.solvers.polar._inner", lambda *_: None)
     tracemalloc.start()
     try:

@@ -77,29 +77,29 @@ def test_the_small_part_is_as_accurate_as_the_large() -> None:
     for rows, columns, part in ((slice(3), slice(3), T[:, :3]), (slice(3, 23), slice(3, 8), block)):
         X, _, Yt = np.linalg.svd(part, full_matrices=False)
         expected[rows, columns] = X @ Yt
-    assert result.route == "cholesky"
+    assert result.method == "cholesky"
     np.testing.assert_allclose(U, expected, atol=1e-13)
 
 
 @pytest.mark.parametrize(
-    ("small", "condition", "route"),
+    ("small", "condition", "method"),
     [(1e-6, 1.0, "cholesky"), (1e-6, 1e3, "refined"), (1e-6, 1e12, "householder"),
      (0.0, 1.0, "householder")],
 )  # fmt: skip
-def test_every_route_is_taken_where_it_should(small: float, condition: float, route: str) -> None:
+def test_every_method_is_used_where_it_should(small: float, condition: float, method: str) -> None:
     P, T, R = split_problem(0, 300, 4, 40, small, condition)
     U, result = solve(P, T, R)
-    assert result.route == route
+    assert result.method == method
     assert_polar_factor(U, P @ T + R)
 
 
-def test_the_routes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_methods_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BLOCK_ENTRIES", 1)  # several blocks of rows
     P, T, R = split_problem(7, 900, 4, 20, 1e-6, 10.0)
     quick, first = solve(P, T, R)
     monkeypatch.setattr(module, "_inner", lambda *_: None)
     slow, second = solve(P, T, R)
-    assert (first.route, second.route) == ("cholesky", "householder")
+    assert (first.method, second.method) == ("cholesky", "householder")
     np.testing.assert_allclose(quick, slow, atol=1e-9)
 
 
@@ -122,7 +122,7 @@ def test_no_cholesky_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     P, T, R = split_problem(9, 200, 4, 20, 1.0, 10.0)
     monkeypatch.setattr(np.linalg, "cholesky", fails)
     U, result = solve(P, T, R)
-    assert result.route == "householder"
+    assert result.method == "householder"
     assert_polar_factor(U, P @ T + R)
     np.testing.assert_allclose(U, scipy.linalg.polar(P @ T + R)[0], atol=1e-12)
 

@@ -1,11 +1,9 @@
-"""Routes to the factor: the leading components from reads of the rows."""
+"""Methods that find the leading components: what a factor is computed by."""
 
-from kmufs_stream.factors.methods.gram import BY_GRAM
-from kmufs_stream.factors.methods.lanczos import BY_LANCZOS
-from kmufs_stream.factors.methods.method import Problem, Route
-from kmufs_stream.factors.methods.tsqr import BY_TSQR
+from kmufs_stream.factors.methods import gram, lanczos, tsqr
+from kmufs_stream.factors.methods.method import Method, Problem
 
-__all__ = ["ROUTES", "Problem", "Route"]
+__all__ = ["METHODS", "Method", "Problem"]
 
-ROUTES: dict[str, Route] = {"gram": BY_GRAM, "tsqr": BY_TSQR, "lanczos": BY_LANCZOS}
-"""All routes by the name of their method; of those that ``auto`` may take, the first it does."""
+METHODS: dict[str, Method] = {"gram": gram.METHOD, "tsqr": tsqr.METHOD, "lanczos": lanczos.METHOD}
+"""All methods by name; ``auto`` takes the first that does not pass."""

@@ -7,14 +7,16 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from kmufs_stream.factors.methods.leading import Leading, components_for, orient_columns
-from kmufs_stream.factors.methods.method import Problem, Reads, Route
+from kmufs_stream.factors.methods.method import Method, Problem, Reads
 from kmufs_stream.factors.methods.screening import Standardised, Standardiser
-from kmufs_stream.streaming.kernels.gram import Gaps, Gram, GramState, Kernel, Moments
+from kmufs_stream.streaming.kernels.gram import Gaps, Gram, GramState
+from kmufs_stream.streaming.kernels.kernel import Kernel
+from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.kernels.sparse import SparseGram, gram_update_bytes
 from kmufs_stream.streaming.planning.sizing import Cost
 
-GRAM_FEATURES = 6000  # up to here ``auto`` takes this route
+GRAM_FEATURES = 6000  # ``auto`` takes this method up to here
 
 
 def gram_kernel(scaling: Scaling, *, sparse: bool, fills: bool) -> Kernel[GramState]:
@@ -51,7 +53,7 @@ def _passed_over(p: int) -> str:
     return "" if p <= GRAM_FEATURES else f"{p} features are more than {GRAM_FEATURES}"
 
 
-BY_GRAM = Route(_run, _cost, _passed_over)
+METHOD = Method(_run, _cost, _passed_over)
 
 
 def leading_of_gram(

@@ -27,9 +27,9 @@ from kmufs_stream.factors.methods.leading import (
     orient_columns,
     score_tolerance,
 )
-from kmufs_stream.factors.methods.method import Problem, Read, Reads, Route
+from kmufs_stream.factors.methods.method import Method, Problem, Read, Reads
 from kmufs_stream.factors.methods.screening import ALL_MISSING, CONSTANT, Standardised, Standardiser
-from kmufs_stream.streaming.kernels.gram import Moments
+from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.products import Far, Product, StartProduct, StartState
 from kmufs_stream.streaming.kernels.scaling import Floats, Precision, Scaling
 from kmufs_stream.streaming.kernels.sparse import SparseProduct, SparseStartProduct
@@ -287,4 +287,4 @@ def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
     return Cost(size.state, update, size.driver, finish, components, reads=reads)
 
 
-BY_LANCZOS = Route(_run, _cost, lambda p: "", thin=True, of_k=True)
+METHOD = Method(_run, _cost, lambda p: "", thin=True, of_k=True)

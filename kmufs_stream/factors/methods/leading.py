@@ -38,7 +38,7 @@ class Leading:
         correlation: NDArray[np.float64] | None = None,
         gaps: Gaps | None = None,
     ) -> Leading:
-        """What a route that is exact after one read has found, right up to rounding."""
+        """What a method that is exact after one read has found, right up to rounding."""
         return cls(
             features=features,
             components=components,

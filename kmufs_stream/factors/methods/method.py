@@ -1,4 +1,4 @@
-"""What a route to the factor is: the facts that plans follow from, and how it runs."""
+"""A method of computing the factor: how it runs, and what plans need to know of it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Protocol
 from kmufs_stream.factors.methods.leading import Leading
 from kmufs_stream.factors.methods.screening import Standardiser
 from kmufs_stream.options import LanczosOptions
-from kmufs_stream.streaming.kernels.gram import Kernel, State
+from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.planning.sizing import Cost
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What a route is to find, as it is known before anything is read.
+    """What a method has to find, known before anything is read.
 
     Attributes
     ----------
     p : features that take part.
     k : clusters.
-    h : features to be chosen: only scores that may be among the h highest matter; None: all do.
-    sparse : blocks come as CSR.
-    fills : means may stand in for missing values.
-    lanczos : options of that route.
+    h : features to select: only scores that may be among the h highest matter; None: all do.
+    sparse : blocks are CSR.
+    fills : means may replace missing values.
+    lanczos : options of that method.
     """
 
     p: int
@@ -37,34 +37,34 @@ class Problem:
 
 
 class Read(Protocol):
-    """Reads all rows once for each kernel that it is given."""
+    """Reads all rows once for each kernel."""
 
     def __call__(self, kernel: Kernel[State], /) -> State:
-        """The kernel's state after all rows."""
+        """Return the kernel's state after all rows."""
 
 
 class Reads(Read, Protocol):
-    """The same, that knows what takes part, and what becomes of missing values."""
+    """Reads that know which features take part and how missing values are treated."""
 
     @property
     def standardise(self) -> Standardiser:
-        """Standardises features by what a read has found of them."""
+        """Standardises features from the moments that a read has found."""
 
 
 @dataclass(frozen=True)
-class Route:
-    """One way to the leading components.
+class Method:
+    """A method of computing the leading components.
 
     Attributes
     ----------
-    run : the leading components; the scaling is of the probe, with no shift for sparse blocks
-        unless the route ``centres``.
-    cost : its memory and reads, from the rows of a block and the bytes of a number in products.
-    passed_over : why ``auto`` does not take it for p features; "" where it may.
-    float64 : works in float64, whatever precision is asked for.
-    centres : shifts sparse blocks too, which it makes dense.
+    run : computes them; the scaling comes from a probe, without a shift for sparse blocks unless
+        the method ``centres``.
+    cost : memory and reads, from the rows of a block and the bytes of a number in products.
+    passed_over : why ``auto`` does not choose the method for p features; "" where it may.
+    float64 : always works in float64.
+    centres : shifts sparse blocks too, as it makes them dense.
     thin : multiplies blocks with few vectors, not with themselves.
-    of_k : what it reads depends on k and the seed: what is kept of a run serves no other k.
+    of_k : what it reads depends on k and the seed, so its checkpoints serve no other k.
     """
 
     run: Callable[[Problem, Reads, Scaling], Leading]

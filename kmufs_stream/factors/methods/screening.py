@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, counted
 from kmufs_stream.options import Screening
-from kmufs_stream.streaming.kernels.gram import Moments
+from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
 
 ALL_MISSING, MISSING, CONSTANT = "all_missing", "missing", "constant"

@@ -7,9 +7,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from kmufs_stream.factors.methods.leading import Leading, components_for, orient_columns
-from kmufs_stream.factors.methods.method import Problem, Reads, Route
+from kmufs_stream.factors.methods.method import Method, Problem, Reads
 from kmufs_stream.factors.methods.screening import Standardiser
-from kmufs_stream.streaming.kernels.gram import Kernel
+from kmufs_stream.streaming.kernels.kernel import Kernel
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.kernels.sparse import Densified, slab_rows
 from kmufs_stream.streaming.kernels.tsqr import TSQR, TSQRState
@@ -44,7 +44,7 @@ def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
     return Cost(square, update, 0, finish, components, reads=2 if problem.fills else 1)
 
 
-BY_TSQR = Route(_run, _cost, lambda p: "runs only when asked for", float64=True, centres=True)
+METHOD = Method(_run, _cost, lambda p: "runs only when asked for", float64=True, centres=True)
 
 
 def leading_of_triangle(

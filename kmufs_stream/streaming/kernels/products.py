@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.streaming.kernels.gram import Moments
+from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Floats, Precision, Scaling
 
 Float = NDArray[np.float64]

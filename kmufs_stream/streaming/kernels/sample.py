@@ -1,22 +1,18 @@
-"""A uniform row sample that depends on row numbers alone, and kernels run side by side."""
+"""A uniform sample of rows that depends on row numbers alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.sources.matrix import Block, dense
-from kmufs_stream.streaming.kernels.gram import Kernel
 
 SAMPLE_ROWS = 20_000
 SAMPLE_BYTES = 256_000_000
 HASHED_AT_ONCE = 2**20
-
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 def sample_size(n: int, row_bytes: int) -> int:
@@ -92,23 +88,3 @@ def stack(pieces: list[NDArray[Any]]) -> NDArray[Any]:
         stacked[rows - len(pieces[-1]) : rows] = pieces[-1]
         rows -= len(pieces.pop())
     return stacked
-
-
-@dataclass(frozen=True)
-class Together(Generic[A, B]):
-    """Two kernels in one pass."""
-
-    first: Kernel[A]
-    second: Kernel[B]
-
-    def init(self) -> tuple[A, B]:
-        return self.first.init(), self.second.init()
-
-    def update(self, state: tuple[A, B], values: Any, start: int) -> tuple[A, B]:
-        return (
-            self.first.update(state[0], values, start),
-            self.second.update(state[1], values, start),
-        )
-
-    def merge(self, a: tuple[A, B], b: tuple[A, B]) -> tuple[A, B]:
-        return self.first.merge(a[0], b[0]), self.second.merge(a[1], b[1])

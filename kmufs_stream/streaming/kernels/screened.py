@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.streaming.kernels.gram import Kernel, State
+from kmufs_stream.streaming.kernels.kernel import Kernel, State
 
 
 @dataclass

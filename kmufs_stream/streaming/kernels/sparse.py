@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.streaming.kernels.gram import GramState, Kernel, Moments, State
+from kmufs_stream.streaming.kernels.gram import GramState
+from kmufs_stream.streaming.kernels.kernel import Kernel, State
+from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.products import ProductState, StartState
 from kmufs_stream.streaming.kernels.scaling import Scaling, power_of_two
 

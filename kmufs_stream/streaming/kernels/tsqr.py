@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from kmufs_stream.streaming.kernels.gram import Moments
+from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Floats, Scaling
 
 Float = NDArray[np.float64]

@@ -29,7 +29,7 @@ PROJECTED_BYTES = 256  # of a row in a Lanczos step: it counts beside a very spa
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes that a route to the factor takes beside the blocks, and how often it reads.
+    """Bytes that a method takes beside the blocks, and how often it reads.
 
     Attributes
     ----------

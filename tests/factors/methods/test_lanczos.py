@@ -24,7 +24,7 @@ from kmufs_stream.factors.methods.lanczos import lanczos, lanczos_bytes, product
 from kmufs_stream.factors.methods.leading import Leading
 from kmufs_stream.factors.methods.screening import Standardised, standardise
 from kmufs_stream.solvers.scores import feature_scores
-from kmufs_stream.streaming.kernels.gram import Kernel, State
+from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.products import Far, Product, StartProduct
 from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
 from kmufs_stream.system import blas

@@ -67,7 +67,7 @@ def expected_scores(x: Any, missing: str, k: int = K) -> Any:
 @pytest.mark.parametrize("method", ["gram", "tsqr", "lanczos"])
 @pytest.mark.parametrize("missing", ["drop-features", "drop-samples", "mean"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_policies_on_every_route(tmp_path: Path, method: str, missing: str, dtype: Any) -> None:
+def test_policies_on_every_method(tmp_path: Path, method: str, missing: str, dtype: Any) -> None:
     x = holes(dtype)
     path = write_bare(tmp_path / "a", x, chunks=(50, P))
     options = LanczosOptions(tol=1e-9, max_passes=20)
@@ -96,7 +96,7 @@ def test_policies_on_every_route(tmp_path: Path, method: str, missing: str, dtyp
 
 
 @pytest.mark.parametrize("method", ["gram", "lanczos"])
-def test_filters_on_every_route(method: str) -> None:
+def test_filters_on_every_method(method: str) -> None:
     x = np.abs(X) * np.where(np.arange(P) % 5 == 0, 1e-4, 1.0)
     x[: N * 3 // 4, 1::5] = 0
     factor = decompose(

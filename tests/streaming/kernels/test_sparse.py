@@ -20,7 +20,7 @@ from kmufs_stream.factors.computing import check_spread
 from kmufs_stream.factors.methods.gram import leading_of_gram
 from kmufs_stream.factors.methods.screening import Standardised, standardise
 from kmufs_stream.streaming.kernels import sparse
-from kmufs_stream.streaming.kernels.gram import Kernel
+from kmufs_stream.streaming.kernels.kernel import Kernel
 from kmufs_stream.streaming.kernels.sparse import (
     SparseGram,
     SparseProduct,

@@ -1,0 +1,136 @@
+"""Counts, sums and ranges of features, and block products in a precision that holds them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kmufs_stream.streaming.kernels.scaling import Floats, Precision, Scaling
+
+Made = TypeVar("Made")
+
+
+@dataclass
+class Moments:
+    """Counts, sums and ranges of p features.
+
+    Attributes
+    ----------
+    count : rows seen.
+    total : (p,) float64, sums of (x - shift) / scale.
+    low, high : smallest and largest x of the scaling's unsure features, in x's own dtype (float64
+        cannot tell all 64-bit integers apart); equal where a feature is constant, NaN before the
+        first value that is not missing. Empty before the first row.
+    missing, infinite : (p,) int64, values that are NaN, and infinite.
+    held : whether the scaling's precision held every block so far.
+    """
+
+    count: int
+    total: NDArray[np.float64]
+    low: NDArray[Any]
+    high: NDArray[Any]
+    missing: NDArray[np.int64]
+    infinite: NDArray[np.int64]
+    held: bool = True
+
+    @classmethod
+    def empty(cls, p: int) -> Moments:
+        missing, infinite = np.zeros((2, p), np.int64)
+        return cls(0, np.zeros(p), np.empty(0), np.empty(0), missing, infinite)
+
+    @property
+    def valid(self) -> bool:
+        """Whether no value so far was infinite."""
+        return not self.infinite.any()
+
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """(p,) values that are not missing."""
+        present: NDArray[np.int64] = self.count - self.missing
+        return present
+
+    def add(
+        self,
+        scaling: Scaling,
+        x: NDArray[Any],
+        product: Callable[[Floats], tuple[Made, NDArray[Any]]],
+    ) -> Made | None:
+        """Take in one block and make its product, in float64 where float32 would not do.
+
+        Parameters
+        ----------
+        product : makes it from the shifted, scaled block b, which is 0 where x is missing; also
+            the (p,) sums of b^2, which tell whether it can be trusted. Called again where not.
+
+        Returns None once a value was infinite: from then on there are only counts.
+        """
+        rows = len(x)
+        low, high = scaling.range_of_unsure(x)
+        self.see(rows, low, high)
+        if not self.valid:
+            self._count(x)
+            return None
+        made, total, squares = _attempt(scaling, x, scaling.precision, product)
+        gaps = False
+        if not np.isfinite(squares).all():
+            gaps = self._count(x)
+            if not self.valid:
+                return None
+            if gaps:
+                del made
+                made, total, squares = _attempt(scaling, x, scaling.precision, product, gaps)
+        if scaling.precision == "float32" and not scaling.float32_holds(
+            rows, total, squares, low, high
+        ):
+            del made  # before the larger one is made
+            self.held = False
+            made, total, _ = _attempt(scaling, x, "float64", product, gaps)
+        self.total += total
+        return made
+
+    def see(self, rows: int, low: NDArray[Any], high: NDArray[Any]) -> None:
+        """Count some rows, within which the unsure features have these ranges."""
+        self.low = np.fmin(self.low, low) if self.count else low
+        self.high = np.fmax(self.high, high) if self.count else high
+        self.count += rows
+
+    def _count(self, x: NDArray[Any]) -> bool:
+        """Count what is missing and infinite in a block; returns whether anything is missing."""
+        missing = np.isnan(x).sum(axis=0)
+        self.missing += missing
+        self.infinite += np.isinf(x).sum(axis=0)
+        return bool(missing.any())
+
+    def merged(self, other: Moments) -> Moments:
+        if not (self.count and other.count):
+            return copy.deepcopy(self if self.count else other)
+        return Moments(
+            self.count + other.count,
+            self.total + other.total,
+            np.fmin(self.low, other.low),
+            np.fmax(self.high, other.high),
+            self.missing + other.missing,
+            self.infinite + other.infinite,
+            self.held and other.held,
+        )
+
+
+def _attempt(
+    scaling: Scaling,
+    x: NDArray[Any],
+    precision: Precision,
+    product: Callable[[Floats], tuple[Made, NDArray[Any]]],
+    gaps: bool = False,
+) -> tuple[Made, NDArray[np.float64], NDArray[np.float64]]:
+    """A block's product in one precision, and its sums of b and of b^2."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        block = scaling.apply(x, precision, gaps=gaps)
+        # A product with ones sums in BLAS's blocks: faster and rounds less than row by row.
+        total = np.ones(len(block), block.dtype) @ block
+        made, squares = product(block)
+    return made, total.astype(np.float64), squares.astype(np.float64)
