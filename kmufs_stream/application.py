@@ -21,7 +21,7 @@ from kmufs_stream.remedies import placing_options
 from kmufs_stream.results.reading import read_selection
 from kmufs_stream.results.writing import subset_frame, write_result
 from kmufs_stream.sources.matching import Matched, ReorderedRows, find_features
-from kmufs_stream.sources.matrix import plain
+from kmufs_stream.sources.names import plain
 from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.storage.provenance import APPLICATION, FORMAT_VERSIONS, origin
@@ -158,9 +158,9 @@ def apply(
         "selection": source,
         "matched": matched,
         "transforms": root.attrs["transforms"],
-        "where": matrix.where,
-        "variable": matrix.name,
-        "located": json.dumps(matrix.located),
+        "where": matrix.provenance.where,
+        "variable": matrix.metadata.name,
+        "located": json.dumps(matrix.provenance.located),
         "format": APPLICATION,
         "format_version": FORMAT_VERSIONS[APPLICATION],
         "version": __version__,

@@ -29,7 +29,7 @@ from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.arrays import check_columns
 from kmufs_stream.sources.id_columns import beside_real
-from kmufs_stream.sources.matrix import dense
+from kmufs_stream.sources.layout import dense
 
 PARAMETER = re.compile(r"`(\w+)[=`]")  # as messages name them
 DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
@@ -130,7 +130,11 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         matrix = self._open(X, reset=False, least=1)
         chosen = self.get_support(indices=True)
-        return X[:, chosen] if isinstance(X, da.Array) else X.isel({matrix.feature_dim: chosen})
+        return (
+            X[:, chosen]
+            if isinstance(X, da.Array)
+            else X.isel({matrix.metadata.feature_dim: chosen})
+        )
 
     @property
     def factor_(self) -> Factor:

@@ -30,7 +30,9 @@ from kmufs_stream.results.measures import (
 from kmufs_stream.results.reading import open_selection
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.labels import along_samples, class_codes, refuse_feature
-from kmufs_stream.sources.matrix import dense, densified, plain
+from kmufs_stream.sources.layout import dense
+from kmufs_stream.sources.matrix import densified
+from kmufs_stream.sources.names import plain
 from kmufs_stream.storage.places import PlaceLike, place_of
 from kmufs_stream.streaming.kernels.gram import Gram
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
@@ -342,7 +344,7 @@ class _Reader:
         *,
         square: bool,
     ) -> None:
-        matrix.inventory()  # refuses a store whose chunks are not all there
+        matrix.provenance.inventory()  # refuses a store whose chunks are not all there
         self.matrix, self.progress = matrix, progress
         n, p = matrix.shape
         # With what the Gram matrix notes of missing values.

@@ -15,7 +15,7 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.sources.matrix import decoded_values, plain
+from kmufs_stream.sources.names import decoded_values, plain
 from kmufs_stream.sources.recognition import recognised
 from kmufs_stream.storage.places import (
     Place,

@@ -161,20 +161,20 @@ def rechunk(
     check_output(target, inputs_of(matrix), overwrite=overwrite, parameter="out")
     tiling = plan_tiles(matrix, memory)
     identity = identity_of_copy(matrix)
-    dims = (matrix.sample_dim, matrix.feature_dim)
+    dims = (matrix.metadata.sample_dim, matrix.metadata.feature_dim)
     chunks = (tiling.chunk_rows, tiling.columns)
-    template = da.zeros(matrix.shape, dtype=matrix.stored_dtype, chunks=-1)
-    root = storable(matrix.frame, matrix)
-    root = root.assign({matrix.name: xr.Variable(dims, template, matrix.attrs)})
-    encoding = {matrix.name: {"chunks": chunks}}
-    form: dict[str, Any] = {"zarr_format": matrix.zarr_format, "consolidated": False}
+    template = da.zeros(matrix.shape, dtype=matrix.layout.dtype, chunks=-1)
+    root = storable(matrix.metadata.coords, matrix)
+    root = root.assign({matrix.metadata.name: xr.Variable(dims, template, matrix.metadata.attrs)})
+    encoding = {matrix.metadata.name: {"chunks": chunks}}
+    form: dict[str, Any] = {"zarr_format": matrix.layout.zarr_format, "consolidated": False}
 
     def lay_out(store: Store) -> None:
         root.to_zarr(store, mode="w", compute=False, encoding=encoding, **form)
         copy_coordinates(root, store, matrix.source)
 
     def fill(store: Store, tiles: Path | None) -> None:
-        array = zarr.open_array(store, path=matrix.name)
+        array = zarr.open_array(store, path=matrix.metadata.name)
         _copy(matrix, array, tiling, tiles, progress)
         check_unchanged(matrix, identity["data chunks"])
 
@@ -214,7 +214,7 @@ def rechunk(
     return Rechunking(
         output=target,
         shape=matrix.shape,
-        chunks_before=(matrix.chunk_rows, matrix.chunk_columns),
+        chunks_before=(matrix.layout.chunk_rows, matrix.layout.chunk_columns),
         chunks=chunks,
         seconds=time.perf_counter() - began,
         predicted_peak=tiling.peak,
@@ -226,21 +226,26 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
 
     Raises RequestError for sparse data, and where not even one source chunk fits.
     """
-    if matrix.sparsity is not None:
+    if matrix.layout.sparsity is not None:
         raise RequestError(
             "sparse",
             f"{matrix.source} is sparse: it has no chunks of rows and columns.",
-            f"Have it stored by rows: {matrix.sparsity.turn}"
-            if matrix.sparsity.turn
+            f"Have it stored by rows: {matrix.layout.sparsity.turn}"
+            if matrix.layout.sparsity.turn
             else "Stored by rows it is streamed as it is.",
         )
-    (n, p), item = matrix.shape, matrix.stored_dtype.itemsize
+    (n, p), item = matrix.shape, matrix.layout.dtype.itemsize
     budget = parse_memory(memory) or available_memory() // 2
-    rows, columns = min(matrix.chunk_rows, max(n, 1)), min(matrix.chunk_columns, p)
+    rows, columns = min(matrix.layout.chunk_rows, max(n, 1)), min(matrix.layout.chunk_columns, p)
     chunk = rows * columns * item
 
     def peak(tile: int) -> int:
-        return BASELINE + matrix.held_bytes + COPIES * tile + 2 * min(DECODED_AT_ONCE * chunk, tile)
+        return (
+            BASELINE
+            + matrix.layout.held_bytes
+            + COPIES * tile
+            + 2 * min(DECODED_AT_ONCE * chunk, tile)
+        )
 
     if peak(chunk) > budget:
         raise RequestError(
@@ -249,7 +254,7 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
             f"needed, {size(budget)} may be used.",
             f"Give `memory='{-(-peak(chunk) // MB)}MB'` or more.",
         )
-    spare = budget - BASELINE - matrix.held_bytes
+    spare = budget - BASELINE - matrix.layout.held_bytes
     most = max(min(spare // (COPIES + 2), TILE_BYTES), chunk)
     if rows * p * item <= most:
         columns = p
@@ -265,7 +270,7 @@ def _copy(
 ) -> None:
     """Copy tile by tile, reading back each; ``marks`` keeps a checksum of each that is done."""
     n, p = matrix.shape
-    item = matrix.stored_dtype.itemsize
+    item = matrix.layout.dtype.itemsize
     progress(Started("rechunking", total=n * p * item, unit="bytes", unit_bytes=1))
     for number, (rows, columns) in enumerate(tiling.tiles(matrix.shape)):
         mark = None if marks is None else marks / str(number)

@@ -37,7 +37,7 @@ from kmufs_stream.results.result import Seconds, Selection, feature_columns, gro
 from kmufs_stream.results.writing import write_result
 from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.matrix import plain
+from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.storage.output import check_output, check_two_outputs
 from kmufs_stream.storage.places import PlaceLike, place_of

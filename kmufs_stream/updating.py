@@ -124,7 +124,7 @@ def update(
     matrix = _with_features_of(factor, matrix)
     updated = replace(
         _added(factor, matrix, memory, threads, progress),
-        where=factor.where if factor.where == matrix.where else "",
+        where=factor.where if factor.where == matrix.provenance.where else "",
         origin=origin(f"{factor.origin.get('source', UNKNOWN)}, then {matrix.source}", command),
     )
     if replaced is not None and stored_fingerprint(replaced) != factor.fingerprint:
@@ -169,7 +169,8 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
     if not np.array_equal(order, np.arange(p)):
         labels = None if matrix.labels is None else matrix.labels[order]
         rows = ReorderedRows(matrix.rows, order)
-        matrix = replace(matrix, rows=rows, labels=labels, stacked=True, dtypes=())
+        layout = replace(matrix.layout, copied=True)
+        matrix = replace(matrix, rows=rows, labels=labels, layout=layout, dtypes=())
     asked = features.asked
     return replace(matrix, asked=asked if len(asked) < p else None)
 
@@ -185,7 +186,9 @@ def _added(
     m, p = matrix.shape
     if m == 0:
         raise RequestError(
-            "too_few_samples", f"{matrix.source} has no samples to add.", "Give one or more."
+            "too_few_samples",
+            f"{matrix.source} has no samples to add.",
+            "Give one or more.",
         )
     k = factor.k
     plan = _plan(factor, matrix, memory, threads)
@@ -209,7 +212,7 @@ def _added(
         complete=complete,
     )
     with blas.all_cores(), _fixed_by_factor():
-        sparse, fills = matrix.sparsity is not None, screening.missing == "mean"
+        sparse, fills = matrix.layout.sparsity is not None, screening.missing == "mean"
         fresh = reader(gram_kernel(scaling, sparse=sparse, fills=fills))
         state = state_of(factor, scaling).merged(fresh)
         del fresh
@@ -244,7 +247,7 @@ def _added(
         fingerprint=belongs,
     )
     with _fixed_by_factor():
-        if matrix.sparsity is not None:
+        if matrix.layout.sparsity is not None:
             check_spread(features, matrix.feature_name)
         check_k(k, len(features.usable), "usable features")
         check_rank(k, updated)
@@ -282,7 +285,7 @@ def _scaling(before: Standardised, matrix: Matrix, plan: Plan) -> Scaling:
     """About the older rows; those of their features that never varied may be constant still."""
     never = [before.excluded.get(reason, before.usable[:0]) for reason in (CONSTANT, ALL_MISSING)]
     unsure = np.sort(np.concatenate(never))
-    mean = np.zeros_like(before.mean) if matrix.sparsity is not None else before.mean
+    mean = np.zeros_like(before.mean) if matrix.layout.sparsity is not None else before.mean
     return Scaling.about(mean, before.std, unsure, matrix.dtype, plan.precision)
 
 

@@ -283,7 +283,7 @@ def test_a_10x_folder(tmp_path: Path, packed: bool) -> None:
         matrix = open_matrix(str(tmp_path / "out.zarr"))
     assert done.sizes == {"obs": 90, "var": 11}
     np.testing.assert_array_equal(matrix.rows.take(0, 90, np.arange(11)), cells)
-    assert matrix.sparsity is not None
+    assert matrix.layout.sparsity is not None
     assert matrix.labels is not None
     assert matrix.labels.tolist() == [f"ENSG{i}" for i in range(11)]
     import anndata

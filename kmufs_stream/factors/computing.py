@@ -25,7 +25,8 @@ from kmufs_stream.factors.planning import problem_of
 from kmufs_stream.factors.reader import Reader, tell_plan
 from kmufs_stream.options import LanczosOptions, Screening
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.matrix import dense, feature_texts
+from kmufs_stream.sources.layout import dense
+from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.storage.output import check_two_outputs
 from kmufs_stream.storage.places import Place, name_of
 from kmufs_stream.streaming.checkpoint import Checkpoint
@@ -41,7 +42,7 @@ CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
 
 def inputs_of(matrix: Matrix) -> list[Place]:
     """The store that the data lie in, if they do."""
-    return [] if matrix.place is None else [matrix.place]
+    return [] if matrix.provenance.place is None else [matrix.provenance.place]
 
 
 def checkpoint_for(
@@ -151,8 +152,8 @@ def compute_factor(
         precision=plan.precision,
         labels=feature_texts(matrix),
         fingerprint=belongs,
-        located=matrix.located,
-        where=matrix.where,
+        located=matrix.provenance.located,
+        where=matrix.provenance.where,
         origin=made,
     )
     check_k(k, len(factor.features.usable), "usable features")
@@ -166,9 +167,10 @@ def _check_samples(matrix: Matrix) -> None:
     if n < 2:
         raise RequestError(
             "too_few_samples",
-            f"{matrix.name!r} in {matrix.source} has {'one sample' if n else 'no samples'}.",
+            f"{matrix.metadata.name!r} in {matrix.source} has "
+            f"{'one sample' if n else 'no samples'}.",
             "Standardising needs at least two; with samples along the other dimension, say "
-            f"`sample_dims={matrix.feature_dim!r}`.",
+            f"`sample_dims={matrix.metadata.feature_dim!r}`.",
         )
 
 

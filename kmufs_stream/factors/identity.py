@@ -14,7 +14,7 @@ from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factors.factor import PARTS, Factor, RowSample
 from kmufs_stream.options import Screening
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.matrix import Block, dense
+from kmufs_stream.sources.layout import Block, dense
 from kmufs_stream.streaming.kernels.sample import sample_index
 from kmufs_stream.streaming.kernels.scaling import read_probe
 from kmufs_stream.streaming.planning.plan import Plan
@@ -67,7 +67,7 @@ def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None)
         remedy = "Leave out `transform`: the factor's are applied."
     elif what == "asked":
         remedy = "Leave out `features` and `exclude_features`: the factor's take part."
-    elif matrix.where not in ("", factor.where):
+    elif matrix.provenance.where not in ("", factor.where):
         own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
         remedy = f"Leave out `where`: the factor is of {own}; or decompose again with it."
     elif not factor.fingerprint:
@@ -245,7 +245,7 @@ def identity_of_run(
 
 def identity_of_copy(matrix: Matrix) -> dict[str, str]:
     """What a copy of a table depends on: its shape, metadata and stored pieces."""
-    metadata, *chunks = matrix.inventory()
+    metadata, *chunks = matrix.provenance.inventory()
     return {
         "data shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
         "data values": _digest(metadata.encode()),
@@ -255,12 +255,12 @@ def identity_of_copy(matrix: Matrix) -> dict[str, str]:
 
 def digest_of_chunks(matrix: Matrix) -> str:
     """What :func:`check_unchanged` compares: a digest of the stored pieces of the data."""
-    return _digest_of_chunks(matrix.inventory()[1:])
+    return _digest_of_chunks(matrix.provenance.inventory()[1:])
 
 
 def digest_without(matrix: Matrix, chunk: str) -> tuple[str, str]:
     """Two digests of the stored pieces of the data: of all of them, and of all but one."""
-    pieces = matrix.inventory()[1:]
+    pieces = matrix.provenance.inventory()[1:]
     others = [piece for piece in pieces if not piece.startswith(f"{chunk} ")]
     if len(others) != len(pieces) - 1:  # several arrays have a chunk of this name
         others = pieces
@@ -269,7 +269,7 @@ def digest_without(matrix: Matrix, chunk: str) -> tuple[str, str]:
 
 def check_unchanged(matrix: Matrix, chunks: str) -> None:
     """Raise BrokenError if the stored data are no longer those that the run began with."""
-    if not matrix.in_memory and digest_of_chunks(matrix) != chunks:
+    if not matrix.layout.in_memory and digest_of_chunks(matrix) != chunks:
         raise BrokenError(
             "source_changed",
             f"{matrix.source} was changed while it was being read: sizes or times of its chunks "
@@ -281,7 +281,7 @@ def check_unchanged(matrix: Matrix, chunks: str) -> None:
 def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
     """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
     labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
-    metadata, *chunks = matrix.inventory()
+    metadata, *chunks = matrix.provenance.inventory()
     parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
     values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
     return {

@@ -31,7 +31,7 @@ def plan_for(
     """
     check_k(k, matrix.width)
     table = table_of(matrix, screening)
-    client = None if matrix.in_memory else active_client()
+    client = None if matrix.layout.in_memory else active_client()
     if client is not None:
         demand = replace(demand, cluster=cluster_size(client))
     if factor is not None:
@@ -44,23 +44,11 @@ def plan_for(
 
 def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
     """The facts about a matrix that a plan follows from."""
-    copies = int(matrix.stacked) + int(matrix.asked is not None) + int(bool(matrix.transforms))
+    layout = matrix.layout
+    copies = int(layout.copied) + int(matrix.asked is not None) + int(bool(matrix.transforms))
     if screening and screening.missing == "drop-samples" and matrix.dtype.kind == "f":
         copies += 2
-    return Table(
-        shape=matrix.shape,
-        dtype=matrix.dtype,
-        stored_itemsize=matrix.stored_dtype.itemsize,
-        chunk_rows=matrix.chunk_rows,
-        chunk_columns=matrix.chunk_columns,
-        shard_rows=matrix.shard_rows,
-        in_memory=matrix.in_memory,
-        chunk_cells=matrix.chunk_cells,
-        width=matrix.width,
-        copies=copies,
-        sparsity=matrix.sparsity,
-        held_bytes=matrix.held_bytes,
-    )
+    return Table(matrix.shape, matrix.dtype, layout, matrix.width, copies)
 
 
 def problem_of(
@@ -71,7 +59,7 @@ def problem_of(
         p=matrix.width,
         k=k,
         h=h,
-        sparse=matrix.sparsity is not None,
+        sparse=matrix.layout.sparsity is not None,
         fills=matrix.dtype.kind == "f" and screening.missing == "mean",
         lanczos=lanczos,
     )

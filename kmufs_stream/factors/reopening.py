@@ -65,7 +65,7 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
                 if other.code == "unknown_variable":  # no matter in which group it was
                     lacking = other
                 continue
-            if name is None or found.name in (name, UNNAMED):
+            if name is None or found.metadata.name in (name, UNNAMED):
                 return found
         if lacking.code == "unknown_variable" and name is not None:
             lacking.remedy += f" The selection or factor was made of {name!r}."
@@ -82,7 +82,7 @@ def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
     """
     if not matrix.transforms:
         matrix = transformed(matrix, factor.transforms)
-    if factor.where and not matrix.where:
+    if factor.where and not matrix.provenance.where:
         try:
             matrix = samples_meeting(matrix, factor.where)
         except RequestError as error:

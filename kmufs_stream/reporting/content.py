@@ -23,7 +23,8 @@ from kmufs_stream.results.measures import COPIES, effective_rank, mean_correlati
 from kmufs_stream.results.reading import read_selection
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.matrix import dense, plain
+from kmufs_stream.sources.layout import dense
+from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.recognition import SWEPT
 from kmufs_stream.storage.places import Place, name_of, zarr_root
 from kmufs_stream.storage.zarr_io import opened_quietly

@@ -32,28 +32,28 @@ def check_anndata_output(
     Raises RequestError as ``check_output()`` does, where the source is no AnnData store, where
     either is not on this machine, and where the name promises the other format.
     """
-    if matrix.feature_table is None:
+    if matrix.provenance.feature_table is None:
         raise RequestError(
             "not_anndata",
             f"{matrix.source} is not an AnnData store, so there is none to copy.",
             "Leave out `anndata_out`; `out` writes the result for any source.",
         )
-    for place in (matrix.place, out):
+    for place in (matrix.provenance.place, out):
         if place is not None and not isinstance(place, Path):
             raise RequestError(
                 "not_local",
                 f"`anndata_out` copies files, and {name_of(place)} is not on this machine.",
                 "Copy it here first, or leave out `anndata_out`.",
             )
-    assert isinstance(matrix.place, Path)
+    assert isinstance(matrix.provenance.place, Path)
     assert isinstance(out, Path)
-    if matrix.place.is_file() and not is_hdf5(matrix.place):
+    if matrix.provenance.place.is_file() and not is_hdf5(matrix.provenance.place):
         raise RequestError(
             "bad_output",
             f"{matrix.source} is zipped: columns cannot be added to a copy of it.",
             "Unzip it into a folder and give that, or leave out `anndata_out`.",
         )
-    suffix = ".h5ad" if is_hdf5(matrix.place) else ".zarr"
+    suffix = ".h5ad" if is_hdf5(matrix.provenance.place) else ".zarr"
     if out.suffix != suffix:
         raise RequestError(
             "bad_output",
@@ -72,8 +72,8 @@ def write_anndata(
     Columns of these names that are there already are replaced. The output appears whole or not at
     all. Raises BrokenError if writing fails.
     """
-    assert matrix.feature_table is not None
-    source = matrix.place
+    assert matrix.provenance.feature_table is not None
+    source = matrix.provenance.place
     assert isinstance(source, Path)
     with new_output(out, overwrite=overwrite) as partial:
         if is_hdf5(source):
@@ -81,13 +81,15 @@ def write_anndata(
 
             shutil.copyfile(source, partial)
             with h5py.File(partial, "r+") as file:
-                _extend(file, matrix.feature_table, columns)
+                _extend(file, matrix.provenance.feature_table, columns)
             return
         shutil.copytree(source, partial, copy_function=shutil.copyfile)
         for folder in [partial, *(Path(at, d) for at, below, _ in os.walk(partial) for d in below)]:
             folder.chmod(folder.stat().st_mode | 0o700)  # a copy of what may only be read
         with written_quietly():
-            _extend(_zarr(partial, "r+", consolidated=False), matrix.feature_table, columns)
+            _extend(
+                _zarr(partial, "r+", consolidated=False), matrix.provenance.feature_table, columns
+            )
             if _zarr(source, "r").metadata.consolidated_metadata is not None:
                 zarr.consolidate_metadata(zarr_root(partial))
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, listed
 from kmufs_stream.sources import Matrix, Rows, open_matrix
-from kmufs_stream.sources.matrix import dense, plain
+from kmufs_stream.sources.layout import dense
+from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.recognition import recognised, stored_attributes
 from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import by_row, transformed
@@ -74,7 +75,7 @@ class StoredSelection:
                 f"{', '.join(whole.transforms)}.",
                 "Open it without: those of the selection are applied.",
             )
-        if self.where and not whole.where:
+        if self.where and not whole.provenance.where:
             whole = self._samples_of(whole)
         if whole.shape[0] != self.samples + len(self.dropped):
             raise self._other_than(whole, f"that has {whole.shape[0]} samples, not as many")
@@ -271,18 +272,18 @@ class ColumnRows:
 
 def restricted(matrix: Matrix, columns: NDArray[np.int64]) -> Matrix:
     """The matrix with these columns alone; all of them are still read."""
-    frame = matrix.frame
-    if matrix.feature_dim in frame.dims:
-        frame = frame.isel({matrix.feature_dim: columns})
+    frame = matrix.metadata.coords
+    if matrix.metadata.feature_dim in frame.dims:
+        frame = frame.isel({matrix.metadata.feature_dim: columns})
     return replace(
         matrix,
         rows=ColumnRows(matrix.rows, columns),
         shape=(matrix.shape[0], len(columns)),
-        chunk_columns=matrix.shape[1],
-        frame=frame,
         labels=None if matrix.labels is None else matrix.labels[columns],
-        in_memory=False,
-        chunk_cells=0,
+        layout=replace(
+            matrix.layout, chunk_columns=matrix.shape[1], chunk_cells=0, in_memory=False
+        ),
+        metadata=replace(matrix.metadata, coords=frame),
         asked=None,
         dtypes=(),
     )

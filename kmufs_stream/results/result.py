@@ -19,7 +19,7 @@ from kmufs_stream.results.writing import column_name, free_dim, lazy_columns, su
 from kmufs_stream.solvers import Solution
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.id_columns import in_sample
-from kmufs_stream.sources.matrix import plain
+from kmufs_stream.sources.names import plain
 from kmufs_stream.storage.places import Place, name_of, zarr_root
 from kmufs_stream.storage.provenance import FORMAT_VERSIONS, SELECTION
 from kmufs_stream.storage.zarr_io import decoded, open_decoded
@@ -166,7 +166,7 @@ class Selection:
         name = column_name(self.matrix, frame)
         data = lazy_columns(self.matrix, self.selected, self.plan.output_chunk_rows)
         whole = frame.assign({name: data})
-        return decoded(whole) if self.matrix.encoded else whole
+        return decoded(whole) if self.matrix.metadata.encoded else whole
 
     def summary(self) -> dict[str, Any]:
         """The result in plain JSON types; the keys are listed in docs/output.md."""
@@ -241,7 +241,7 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "method": factor.method,
         "precision": factor.precision,
         "transforms": ", ".join(result.matrix.transforms),
-        "where": result.matrix.where,
+        "where": result.matrix.provenance.where,
         "passes": factor.passes,
         "settled": int(factor.settled),
         "score_error": factor.score_error,
@@ -252,8 +252,8 @@ def _attributes(result: Selection) -> dict[str, Any]:
         "kept": len(result.kept),
         "features": result.matrix.shape[1],
         **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
-        "variable": result.matrix.name,
-        "located": json.dumps(result.matrix.located),
+        "variable": result.matrix.metadata.name,
+        "located": json.dumps(result.matrix.provenance.located),
         "fingerprint": "-".join(factor.fingerprint.values()),
         "format": SELECTION,
         "format_version": FORMAT_VERSIONS[SELECTION],

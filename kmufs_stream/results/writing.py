@@ -50,11 +50,13 @@ def subset_frame(
     selected, scores, ranks : (h,) of the chosen features, in source order.
     samples : keep the coordinates along the samples (False: no data are copied).
     """
-    frame = matrix.frame
+    frame = matrix.metadata.coords
     if not samples:
-        frame = frame.drop_vars([c for c in frame.coords if matrix.sample_dim in frame[c].dims])
-    if matrix.feature_dim in frame.dims:
-        frame = frame.isel({matrix.feature_dim: selected})
+        frame = frame.drop_vars(
+            [c for c in frame.coords if matrix.metadata.sample_dim in frame[c].dims]
+        )
+    if matrix.metadata.feature_dim in frame.dims:
+        frame = frame.isel({matrix.metadata.feature_dim: selected})
     # What the source has under one of our names is kept under another.
     taken = {*OURS, *(str(name) for name in frame.coords)}
     frame = frame.rename({c: _free(str(c), taken) for c in frame.coords if c in OURS})
@@ -63,21 +65,33 @@ def subset_frame(
         if key in theirs:
             theirs[_free(key, {*theirs, *attrs}, "input")] = theirs.pop(key)
     return frame.assign_coords(
-        feature_index=(matrix.feature_dim, selected, {"long_name": "0-based source index"}),
-        score=(matrix.feature_dim, scores, {"long_name": "share of variance in k components"}),
-        rank=(matrix.feature_dim, ranks, {"long_name": "1 = highest score among the selected"}),
+        feature_index=(
+            matrix.metadata.feature_dim,
+            selected,
+            {"long_name": "0-based source index"},
+        ),
+        score=(
+            matrix.metadata.feature_dim,
+            scores,
+            {"long_name": "share of variance in k components"},
+        ),
+        rank=(
+            matrix.metadata.feature_dim,
+            ranks,
+            {"long_name": "1 = highest score among the selected"},
+        ),
     ).assign_attrs(theirs | attrs)
 
 
 def column_name(matrix: Matrix, frame: xr.Dataset) -> str:
     """The data variable's own name, unless it is one of ours."""
     taken = {*OURS, *(str(name) for name in frame.variables)}
-    return _free(matrix.name, taken)
+    return _free(matrix.metadata.name, taken)
 
 
 def free_dim(dim: str, matrix: Matrix) -> str:
     """A dimension of a group under a name that the root does not use for another size."""
-    while dim in (matrix.sample_dim, matrix.feature_dim):
+    while dim in (matrix.metadata.sample_dim, matrix.metadata.feature_dim):
         dim += "_"
     return dim
 
@@ -94,13 +108,15 @@ def lazy_columns(matrix: Matrix, selected: NDArray[np.int64], rows: int) -> xr.V
     take = delayed(matrix.rows.take, pure=False)
     pieces = [
         da.from_delayed(  # type: ignore[no-untyped-call]
-            take(a, min(a + rows, n), selected), (min(a + rows, n) - a, h), matrix.stored_dtype
+            take(a, min(a + rows, n), selected), (min(a + rows, n) - a, h), matrix.layout.dtype
         )
         for a in range(0, n, rows)
     ]
     columns = da.concatenate(pieces)  # type: ignore[no-untyped-call]
-    variable = xr.Variable((matrix.sample_dim, matrix.feature_dim), columns, matrix.attrs)
-    return variable.transpose() if matrix.transposed else variable
+    variable = xr.Variable(
+        (matrix.metadata.sample_dim, matrix.metadata.feature_dim), columns, matrix.metadata.attrs
+    )
+    return variable.transpose() if matrix.metadata.transposed else variable
 
 
 def write_result(
@@ -130,13 +146,13 @@ def write_result(
     root = storable(frame, matrix)
     encoding = {}
     if samples:
-        dims = (matrix.sample_dim, matrix.feature_dim)
-        if matrix.transposed:
+        dims = (matrix.metadata.sample_dim, matrix.metadata.feature_dim)
+        if matrix.metadata.transposed:
             dims, shape, chunk = dims[::-1], shape[::-1], chunk[::-1]
-        template = da.zeros(shape, dtype=matrix.stored_dtype, chunks=-1)
-        root = root.assign({name: xr.Variable(dims, template, matrix.attrs)})
+        template = da.zeros(shape, dtype=matrix.layout.dtype, chunks=-1)
+        root = root.assign({name: xr.Variable(dims, template, matrix.metadata.attrs)})
         encoding = {name: {"chunks": chunk}}
-    form: Any = {"zarr_format": matrix.zarr_format, "consolidated": False}
+    form: Any = {"zarr_format": matrix.layout.zarr_format, "consolidated": False}
     with new_zarr(out, overwrite=overwrite) as folder:
         root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
         try:
@@ -154,12 +170,14 @@ def write_result(
 
 def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
-    if matrix.sample_dim in frame.dims and matrix.encoded:
-        frame = frame.chunk({matrix.sample_dim: COORDINATE_ROWS})  # before astype would load it
+    if matrix.metadata.sample_dim in frame.dims and matrix.metadata.encoded:
+        frame = frame.chunk(
+            {matrix.metadata.sample_dim: COORDINATE_ROWS}
+        )  # before astype would load it
     text = {}
     for name, c in frame.coords.items():
         # Objects of a DataArray may be anything that xarray knows how to store.
-        if c.dtype.kind in ("UTO" if matrix.encoded else "UT"):
+        if c.dtype.kind in ("UTO" if matrix.metadata.encoded else "UT"):
             text[name] = c.variable.astype(np.dtypes.StringDType()).astype(STRINGS)
     return frame.assign_coords(xr.Coordinates(text, indexes={}))  # an index would be loaded
 
@@ -206,13 +224,18 @@ def _copy_columns(
     """Copy whole chunks of the output, so that no two tasks write one; check what was written."""
     n = matrix.shape[0]
     # At least a source chunk at a time, so that none is decoded twice.
-    rows = max(plan.output_chunk_rows, min(matrix.chunk_rows, n))
+    rows = max(plan.output_chunk_rows, min(matrix.layout.chunk_rows, n))
     pieces = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
     copy = _Copy(
-        matrix.rows, selected, target, matrix.transposed, matrix.stored_dtype, plan.block_rows
+        matrix.rows,
+        selected,
+        target,
+        matrix.metadata.transposed,
+        matrix.layout.dtype,
+        plan.block_rows,
     )
     client = active_client() if plan.cluster is not None else None
-    row = len(selected) * matrix.stored_dtype.itemsize
+    row = len(selected) * matrix.layout.dtype.itemsize
     progress(Started("writing", total=n, unit="rows", unit_bytes=row))
     written = run_each(
         _copy_piece,

@@ -115,7 +115,8 @@ def open_matrix(
     said = {**vars(within), **{name: [*named(dims[name])] for name in dims}}
     said["feature_labels"] = feature_labels
     located = {name: value for name, value in said.items() if value}
-    matrix = replace(matrix, located=matrix.located | located)
+    located = matrix.provenance.located | located
+    matrix = replace(matrix, provenance=replace(matrix.provenance, located=located))
     matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
     if where is not None:
         matrix = samples_meeting(matrix, where)

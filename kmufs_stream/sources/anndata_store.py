@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
 from kmufs_stream.sources.hdf5_rows import HDF5Array, HDF5Rows, open_hdf5, without_anndata
-from kmufs_stream.sources.matrix import Matrix, Rows, Sparsity, check_table
+from kmufs_stream.sources.layout import Layout, Sparsity
+from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, check_table
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, turn_command
 from kmufs_stream.sources.zarr_store import open_array
 from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
@@ -95,22 +96,21 @@ def open_anndata(
             "The store is damaged; write it again.",
         )
     frame, labels = _coordinates(obs, var, name)
-    common: dict[str, Any] = {
-        "name": name,
-        "sample_dim": DIMS[0],
-        "feature_dim": DIMS[1],
-        "frame": frame,
-        "attrs": {},
-        "labels": labels,
-        "source": path,
-        "place": place,
-        "encoded": False,
-        "feature_table": f"{group}/{table}" if group else table,
-    }
+    metadata = Metadata(name, *DIMS, frame)
+    feature_table = f"{group}/{table}" if group else table
     held = int(obs.memory_usage(deep=True).sum() + var.memory_usage(deep=True).sum())
     if isinstance(node, zarr.Array):
         dense = open_array(node, fill_missing_chunks=fill_missing_chunks, retries=retries)
-        return replace(dense, **common, held_bytes=held, guessed=False)
+        return replace(
+            dense,
+            labels=labels,
+            layout=replace(dense.layout, held_bytes=held),
+            metadata=metadata,
+            provenance=replace(
+                dense.provenance, source=path, place=place, feature_table=feature_table
+            ),
+            guessed=False,
+        )
     if _is_array(node):
         array, taken = HDF5Array(node), 0
         rows: Rows = HDF5Rows(array)
@@ -128,21 +128,23 @@ def open_anndata(
             sparsity = replace(sparsity, turn=turn_command(place, group, layer, raw=raw))
         inventory = _sparse_inventory(node, fill_missing_chunks)
         chunks = (1, shape[1])
+    dtype = _read_dtype(dtype, sparsity)
     return Matrix(
         rows=rows,
         shape=(shape[0], shape[1]),
-        dtype=_read_dtype(dtype, sparsity),
-        stored_dtype=_read_dtype(dtype, sparsity),
-        chunk_rows=chunks[0],
-        chunk_columns=chunks[1],
-        shard_rows=chunks[0],
-        transposed=False,
-        zarr_format=3 if hdf5 else root.metadata.zarr_format,
-        in_memory=False,
-        inventory=inventory,
-        sparsity=sparsity,
-        held_bytes=held + taken,
-        **common,
+        dtype=dtype,
+        labels=labels,
+        layout=Layout(
+            dtype=dtype,
+            chunk_rows=chunks[0],
+            chunk_columns=chunks[1],
+            shard_rows=chunks[0],
+            zarr_format=3 if hdf5 else root.metadata.zarr_format,
+            sparsity=sparsity,
+            held_bytes=held + taken,
+        ),
+        metadata=metadata,
+        provenance=Provenance(path, inventory, place, feature_table=feature_table),
     )
 
 

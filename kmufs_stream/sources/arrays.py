@@ -24,14 +24,16 @@ from kmufs_stream.sources.dimensions import (
     stack_frame,
     variables_beside,
 )
+from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import (
     BARE_DIMS,
     Matrix,
+    Metadata,
+    Provenance,
     check_table,
-    feature_labels,
     is_numeric,
-    joined,
 )
+from kmufs_stream.sources.names import feature_labels, joined
 from kmufs_stream.sources.variables import VARIABLE, common_dimensions
 from kmufs_stream.storage.chunks import describe
 from kmufs_stream.storage.internals import is_loaded
@@ -104,26 +106,27 @@ def open_dataarray(
         rows=ArrayRows(variable, stacking),
         shape=stacking.table,
         dtype=variable.dtype,
-        stored_dtype=variable.dtype,
-        chunk_rows=unit,
-        chunk_columns=stacking.chunk_columns(chunks),
-        chunk_cells=prod(chunks),
-        shard_rows=unit,
-        name=name,
-        sample_dim=stacking.name(samples=True),
-        feature_dim=feature_dim,
-        transposed=stacking.transposed,
-        frame=frame.drop_encoding(),
-        attrs=dict(array.attrs),
         labels=feature_labels(frame, feature_dim),
-        source=source,
-        zarr_format=3,
-        in_memory=is_loaded(variable),
-        encoded=False,
-        inventory=partial(_inventory, variable),
-        stacked=stacking.copies,
+        layout=Layout(
+            dtype=variable.dtype,
+            chunk_rows=unit,
+            chunk_columns=stacking.chunk_columns(chunks),
+            shard_rows=unit,
+            chunk_cells=prod(chunks),
+            in_memory=is_loaded(variable),
+            copied=stacking.copies,
+        ),
+        metadata=Metadata(
+            name=name,
+            sample_dim=stacking.name(samples=True),
+            feature_dim=feature_dim,
+            coords=frame.drop_encoding(),
+            transposed=stacking.transposed,
+            attrs=dict(array.attrs),
+            beside=xr.Dataset() if dataset is None else variables_beside(dataset, stacking),
+        ),
+        provenance=Provenance(source, partial(_inventory, variable)),
         guessed=not sample_dims and not feature_dims,
-        beside=xr.Dataset() if dataset is None else variables_beside(dataset, stacking),
     )
 
 
@@ -184,7 +187,7 @@ def open_frame(
         feature_dims=feature_dims,
     )
     dtypes = tuple(dtype for dtype in frame.dtypes if isinstance(dtype, np.dtype))
-    if matrix.transposed or len(dtypes) < frame.shape[1]:
+    if matrix.metadata.transposed or len(dtypes) < frame.shape[1]:
         return matrix
     return replace(matrix, dtypes=dtypes)
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.errors import RequestError, did_you_mean
-from kmufs_stream.sources.matrix import Block, Matrix, Rows
+from kmufs_stream.sources.layout import Block
+from kmufs_stream.sources.matrix import Matrix, Rows
 
 WHOLE = 2**53  # up to here float64 holds every integer
 DTYPES = (
@@ -91,4 +92,4 @@ def read_as(matrix: Matrix, dtype: np.dtype[Any], remedy: str) -> Matrix:
     if matrix.dtype == dtype:
         return matrix
     rows = CastRows(matrix.rows, dtype, matrix.source, remedy)
-    return replace(matrix, rows=rows, dtype=dtype, stacked=True)
+    return replace(matrix, rows=rows, dtype=dtype, layout=replace(matrix.layout, copied=True))

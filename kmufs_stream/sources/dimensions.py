@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, did_you_mean
-from kmufs_stream.sources.matrix import decoded_values, joined
+from kmufs_stream.sources.names import decoded_values, joined
 
 COORDINATE_ROWS = 2**18  # of a coordinate along the samples, in one piece
 Names = str | Sequence[str] | None

@@ -93,7 +93,9 @@ def likely_classes(matrix: Matrix, k: int) -> list[str]:
     n = matrix.shape[0]
     starts = np.unique(np.linspace(0, max(n - RUN_ROWS, 0), RUNS).astype(int))
     found: list[tuple[int, bool, str]] = []
-    for name, labels in along_samples(replace(matrix, beside=xr.Dataset())).items():
+    for name, labels in along_samples(
+        replace(matrix, metadata=replace(matrix.metadata, beside=xr.Dataset()))
+    ).items():
         if labels.dtype.kind not in "OTUSbiu":
             continue
         with coordinates_read(matrix.source):
@@ -106,11 +108,16 @@ def likely_classes(matrix: Matrix, k: int) -> list[str]:
 
 def along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
     """Coordinates of the samples, and the variables beside the data, decoded lazily."""
-    found = {str(name): c for name, c in (matrix.frame.coords | matrix.beside.coords).items()}
+    found = {
+        str(name): c
+        for name, c in (matrix.metadata.coords.coords | matrix.metadata.beside.coords).items()
+    }
     return {
-        name: decoded(xr.Dataset({"labels": c.variable}))["labels"] if matrix.encoded else c
+        name: decoded(xr.Dataset({"labels": c.variable}))["labels"]
+        if matrix.metadata.encoded
+        else c
         for name, c in found.items()
-        if c.dims == (matrix.sample_dim,)
+        if c.dims == (matrix.metadata.sample_dim,)
     }
 
 

@@ -51,7 +51,7 @@ def find_features(
     place = {label: i for i, label in enumerate(ours)}
     lost = [label for label in labels if label not in place]
     if lost:
-        spellings = Spellings(ours, matrix.feature_dim)
+        spellings = Spellings(ours, matrix.metadata.feature_dim)
         place |= {label: found[0] for label in lost if (found := spellings.of(label))}
     refuse("missing_features", [label for label in lost if label not in place], "lacks", matrix)
     columns = [place[label] for label in labels]

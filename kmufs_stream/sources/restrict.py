@@ -20,7 +20,9 @@ from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
 from kmufs_stream.sources.condition import parsed
 from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.dimensions import COORDINATE_ROWS
-from kmufs_stream.sources.matrix import Block, Matrix, Rows, joined_rows, plain
+from kmufs_stream.sources.layout import Block, joined_rows
+from kmufs_stream.sources.matrix import Matrix, Rows
+from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.spelling import Spellings
 from kmufs_stream.storage.chunks import describe
 
@@ -65,19 +67,28 @@ def keep_samples(matrix: Matrix, index: NDArray[np.int64]) -> Matrix:
     n = matrix.shape[0]
     if len(index) == n:
         return matrix
-    some = {matrix.sample_dim: index}
-    sparsity = None if matrix.sparsity is None else matrix.sparsity.of_rows(index)
+    some = {matrix.metadata.sample_dim: index}
+    sparsity = None if matrix.layout.sparsity is None else matrix.layout.sparsity.of_rows(index)
     pointers = 0 if sparsity is None else sparsity.indptr.nbytes
     return replace(
         matrix,
-        rows=SomeRows(matrix.rows, index, matrix.chunk_rows),
+        rows=SomeRows(matrix.rows, index, matrix.layout.chunk_rows),
         shape=(len(index), matrix.shape[1]),
-        frame=matrix.frame.isel(some, missing_dims="ignore"),
-        beside=matrix.beside.isel(some, missing_dims="ignore"),
-        stacked=True,
-        sparsity=sparsity,
-        held_bytes=matrix.held_bytes + index.nbytes + pointers,
-        inventory=partial(_inventory, matrix.inventory, index),
+        layout=replace(
+            matrix.layout,
+            copied=True,
+            sparsity=sparsity,
+            held_bytes=matrix.layout.held_bytes + index.nbytes + pointers,
+        ),
+        metadata=replace(
+            matrix.metadata,
+            coords=matrix.metadata.coords.isel(some, missing_dims="ignore"),
+            beside=matrix.metadata.beside.isel(some, missing_dims="ignore"),
+        ),
+        provenance=replace(
+            matrix.provenance,
+            inventory=partial(_inventory, matrix.provenance.inventory, index),
+        ),
     )
 
 
@@ -98,7 +109,8 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
             f"`where` is a {type(condition).__name__}: {condition!r}.",
             "Give a text, as in \"batch == 'b1' and depth > 10\".",
         )
-    return replace(keep_samples(matrix, _samples_where(matrix, condition)), where=condition)
+    met = keep_samples(matrix, _samples_where(matrix, condition))
+    return replace(met, provenance=replace(met.provenance, where=condition))
 
 
 def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
@@ -136,10 +148,12 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
 def _values(matrix: Matrix, name: str, start: int) -> NDArray[Any]:
     """Those of a coordinate from one sample on, as they are compared."""
     with coordinates_read(matrix.source):
-        stored = matrix.frame[name].variable[start : start + COORDINATE_ROWS].load()
+        stored = matrix.metadata.coords[name].variable[start : start + COORDINATE_ROWS].load()
     piece = xr.Dataset({"c": stored})
     try:
-        values: NDArray[Any] = (xr.decode_cf(piece) if matrix.encoded else piece)["c"].values
+        values: NDArray[Any] = (xr.decode_cf(piece) if matrix.metadata.encoded else piece)[
+            "c"
+        ].values
     except ValueError as error:
         raise ValueError(f"the coordinate {name} cannot be read as times: {error}") from error
     if values.dtype == object and hasattr(values[0], "calendar"):
@@ -159,8 +173,8 @@ def unknown_names(matrix: Matrix, condition: str) -> list[str]:
 
 
 def _along(matrix: Matrix) -> list[str]:
-    frame = matrix.frame
-    return [str(c) for c in frame.coords if frame[c].dims == (matrix.sample_dim,)]
+    frame = matrix.metadata.coords
+    return [str(c) for c in frame.coords if frame[c].dims == (matrix.metadata.sample_dim,)]
 
 
 def _misspelt(condition: str, along: list[str]) -> str:
@@ -214,7 +228,7 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], parameter: str) -> N
             if not found and not from_file:
                 found = [i for i, text in enumerate(texts) if fnmatchcase(text, label)]
             if not found and labels is not None:
-                spellings = spellings or Spellings(texts, matrix.feature_dim)
+                spellings = spellings or Spellings(texts, matrix.metadata.feature_dim)
                 found = spellings.of(label) or ([] if from_file else spellings.meeting(label))
             met[found] = True
             if not found:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from kmufs_stream.errors import BrokenError
-from kmufs_stream.sources.matrix import Sparsity
+from kmufs_stream.sources.layout import Sparsity
 from kmufs_stream.storage.places import Place
 
 COUNTED_AT_ONCE = 2**22  # column-wise entries whose rows are counted at a time

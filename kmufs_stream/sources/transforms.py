@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.errors import RequestError, did_you_mean
-from kmufs_stream.sources.matrix import Block, Matrix, Rows
+from kmufs_stream.sources.layout import Block
+from kmufs_stream.sources.matrix import Matrix, Rows
 
 TOTAL = 10_000.0
 KNOWN = "Choose log1p, normalise-rows or normalise-rows:TOTAL."

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError, listed
 from kmufs_stream.sources.coordinates import attributes, coordinates, dimension_names
 from kmufs_stream.sources.dimensions import Names, Stacking, named, stack_frame, variables_beside
-from kmufs_stream.sources.matrix import Matrix, Rows, is_numeric
+from kmufs_stream.sources.layout import Layout
+from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, is_numeric
 from kmufs_stream.sources.zarr_rows import StoredRows, packing
 from kmufs_stream.storage.chunks import Inventory, describe
 from kmufs_stream.storage.places import Place, name_of
@@ -97,25 +98,28 @@ def side_by_side(
         rows=Columns(readers, dtype),
         shape=(stacking.table[0], len(chosen)),
         dtype=dtype,
-        stored_dtype=dtype,
-        chunk_rows=max(stacking.unit_rows(a.chunks) for a in chosen.values()),
-        chunk_columns=1,
-        shard_rows=max(stacking.unit_rows(a.shards or a.chunks) for a in chosen.values()),
-        name="data",
-        sample_dim=stacking.name(samples=True),
-        feature_dim=VARIABLE,
-        transposed=False,
-        frame=frame,
-        attrs={},
         labels=names,
-        source=source,
-        zarr_format=first.metadata.zarr_format,
-        in_memory=False,
-        encoded=True,
-        inventory=_Inventories({n: Inventory(a, fill_missing_chunks) for n, a in chosen.items()}),
-        stacked=True,
-        place=place,
-        beside=variables_beside(datasets[0], stacking) if datasets else xr.Dataset(),
+        layout=Layout(
+            dtype=dtype,
+            chunk_rows=max(stacking.unit_rows(a.chunks) for a in chosen.values()),
+            chunk_columns=1,
+            shard_rows=max(stacking.unit_rows(a.shards or a.chunks) for a in chosen.values()),
+            zarr_format=first.metadata.zarr_format,
+            copied=True,
+        ),
+        metadata=Metadata(
+            name="data",
+            sample_dim=stacking.name(samples=True),
+            feature_dim=VARIABLE,
+            coords=frame,
+            encoded=True,
+            beside=variables_beside(datasets[0], stacking) if datasets else xr.Dataset(),
+        ),
+        provenance=Provenance(
+            source,
+            _Inventories({n: Inventory(a, fill_missing_chunks) for n, a in chosen.items()}),
+            place,
+        ),
         dtypes=dtypes,
     )
 

@@ -32,13 +32,16 @@ from kmufs_stream.sources.dimensions import (
     stack_frame,
     variables_beside,
 )
+from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import (
     BARE_DIMS,
     Matrix,
+    Metadata,
+    Provenance,
     check_table,
-    feature_labels,
     is_numeric,
 )
+from kmufs_stream.sources.names import feature_labels
 from kmufs_stream.sources.variables import side_by_side
 from kmufs_stream.sources.zarr_rows import StoredRows, packing
 from kmufs_stream.storage.chunks import Inventory, address
@@ -385,25 +388,26 @@ def _matrix(
         rows=rows,
         shape=stacking.table,
         dtype=dtype,
-        stored_dtype=np.dtype(array.dtype),
-        chunk_rows=stacking.unit_rows(array.chunks),
-        chunk_columns=stacking.chunk_columns(array.chunks),
-        chunk_cells=prod(array.chunks),
-        shard_rows=stacking.unit_rows(array.shards or array.chunks),
-        name=name,
-        sample_dim=stacking.name(samples=True),
-        feature_dim=stacking.name(samples=False),
-        transposed=stacking.transposed,
-        frame=frame,
-        attrs=attrs,
         labels=labels,
-        source=source,
-        zarr_format=array.metadata.zarr_format,
-        in_memory=False,
-        encoded=True,
-        inventory=Inventory(array, fill_missing_chunks),
-        stacked=stacking.copies,
+        layout=Layout(
+            dtype=np.dtype(array.dtype),
+            chunk_rows=stacking.unit_rows(array.chunks),
+            chunk_columns=stacking.chunk_columns(array.chunks),
+            shard_rows=stacking.unit_rows(array.shards or array.chunks),
+            chunk_cells=prod(array.chunks),
+            zarr_format=array.metadata.zarr_format,
+            copied=stacking.copies,
+        ),
+        metadata=Metadata(
+            name=name,
+            sample_dim=stacking.name(samples=True),
+            feature_dim=stacking.name(samples=False),
+            coords=frame,
+            transposed=stacking.transposed,
+            attrs=attrs,
+            encoded=True,
+            beside=variables_beside(datasets[0], stacking) if datasets else xr.Dataset(),
+        ),
+        provenance=Provenance(source, Inventory(array, fill_missing_chunks), place),
         guessed=not sample_dims and not feature_dims,
-        place=place,
-        beside=variables_beside(datasets[0], stacking) if datasets else xr.Dataset(),
     )

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.sources.matrix import Block, Rows
+from kmufs_stream.sources.layout import Block
+from kmufs_stream.sources.matrix import Rows
 
 
 class CachedRows:

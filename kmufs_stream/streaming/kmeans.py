@@ -13,7 +13,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.solvers.clustering import MAX_ITERATIONS, TOL, fit_kmeans
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.matrix import dense
+from kmufs_stream.sources.layout import dense
 from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.kernels.lloyd import SLAB_ROWS, Lloyd, Standard
 from kmufs_stream.streaming.kernels.sample import TakeRows, sample_index, sample_size, stack

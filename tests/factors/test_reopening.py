@@ -59,14 +59,14 @@ def test_results_and_factors_know_where_the_table_is(
     assert update(factor, new).features.samples == 100
     for made in (factor, result, tmp_path / "applied.zarr"):
         assert info(made)["options"]["sample_dims"] == ["time"]
-    assert open_like(result, new).name == "air"
+    assert open_like(result, new).metadata.name == "air"
     assert open_like(load_factor(factor), grids(40)["sea"]).shape == (40, 12)
 
 
 def test_what_is_given_counts(stores: tuple[str, str], tmp_path: Path) -> None:
     old, new = stores
     factor = decompose(open_matrix(old, variable="air", sample_dims="time"), 3)
-    assert open_like(factor, new, variable="sea").name == "sea"
+    assert open_like(factor, new, variable="sea").metadata.name == "sea"
     deep = str(tmp_path / "deep.zarr")
     grids(50).to_zarr(deep, group="a/b")
     inside = decompose(open_matrix(deep, group="a/b", variable="air", sample_dims="time"), 3)
@@ -153,4 +153,4 @@ def test_nothing_but_where_the_table_is_is_taken_from_what_was_made(
     factor = decompose(open_matrix(old, variable="air", sample_dims="time"), 3)
     more = {"features": "@secret", "storage_options": {"endpoint_url": "elsewhere"}, "retries": -1}
     told = replace(factor, located=factor.located | more)
-    assert open_like(told, new).located == factor.located
+    assert open_like(told, new).provenance.located == factor.located

@@ -286,7 +286,7 @@ def test_chunks_of_nothing_but_zeros_are_written(tmp_path: Path) -> None:
     whole = np.zeros((200, 4))
     whole[:60] = planted(60, 4)
     select(write_bare(tmp_path / "x.zarr", whole, chunks=(20, 4)), 2, 2, out=tmp_path / "out.zarr")
-    assert open_matrix(tmp_path / "out.zarr").inventory()
+    assert open_matrix(tmp_path / "out.zarr").provenance.inventory()
     np.testing.assert_array_equal(opened(tmp_path / "out.zarr")["data"].values[60:], 0)
 
 

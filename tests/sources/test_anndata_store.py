@@ -89,8 +89,8 @@ def check_selection(path: Path, X: npt.NDArray[Any], out: Path, **where: Any) ->
     assert_optimal(result.selected, expected, H, tolerance)
     assert_same_scores(every_score(result.factor, K), expected, tolerance)
     written = xr.open_zarr(out)
-    np.testing.assert_array_equal(written[matrix.name].values, X[:, result.selected])
-    assert written[matrix.name].dtype == X.dtype
+    np.testing.assert_array_equal(written[matrix.metadata.name].values, X[:, result.selected])
+    assert written[matrix.metadata.name].dtype == X.dtype
     assert written["var"].values.tolist() == result.labels
     return written
 
@@ -295,7 +295,7 @@ def test_a_store_by_columns_that_does_not_fit_is_told_how_to_turn(
     data.layers["it's"] = sp.csc_matrix(X)
     data.raw = data
     matrix = open_matrix(write(data, tmp_path / "cells"), **options)
-    large = replace(matrix, held_bytes=10**9)
+    large = replace(matrix, layout=replace(matrix.layout, held_bytes=10**9))
     with pytest.raises(RequestError, match="memory are needed") as error:
         select(large, K, H, memory="420MB")
     with pytest.raises(RequestError, match="is sparse") as other:
@@ -307,9 +307,9 @@ def test_a_store_by_columns_that_does_not_fit_is_told_how_to_turn(
         exec(program)
     (turned,) = tmp_path.glob("cells.csr.*")
     found = open_matrix(turned, **options)
-    assert found.sparsity is not None
-    assert found.sparsity.turn == ""
-    assert found.held_bytes < 10**6
+    assert found.layout.sparsity is not None
+    assert found.layout.sparsity.turn == ""
+    assert found.layout.held_bytes < 10**6
     np.testing.assert_array_equal(found.rows.read(0, len(X)).toarray(), X)
 
 

@@ -23,7 +23,11 @@ EXPECTED = reference(X).every_score(3)
 def test_numpy() -> None:
     matrix = open_matrix(X)
     assert matrix.shape == (120, 12)
-    assert (matrix.sample_dim, matrix.feature_dim, matrix.name) == ("sample", "feature", "data")
+    assert (matrix.metadata.sample_dim, matrix.metadata.feature_dim, matrix.metadata.name) == (
+        "sample",
+        "feature",
+        "data",
+    )
     assert matrix.labels is None
     np.testing.assert_array_equal(matrix.rows.read(3, 9), X[3:9])
     np.testing.assert_array_equal(matrix.rows.take(3, 9, np.array([0, 5])), X[3:9][:, [0, 5]])
@@ -62,11 +66,15 @@ def test_dtypes(dtype: str) -> None:
 def test_dataarray_keeps_names_labels_coordinates_and_attributes() -> None:
     array = labelled(X)
     matrix = open_matrix(array)
-    assert (matrix.name, matrix.sample_dim, matrix.feature_dim) == ("counts", "cell", "gene")
+    assert (matrix.metadata.name, matrix.metadata.sample_dim, matrix.metadata.feature_dim) == (
+        "counts",
+        "cell",
+        "gene",
+    )
     assert matrix.labels is not None
     assert list(matrix.labels) == list(array["gene"].values)
-    assert matrix.attrs == {"units": "1"}
-    assert set(matrix.frame.coords) == set(array.coords)
+    assert matrix.metadata.attrs == {"units": "1"}
+    assert set(matrix.metadata.coords.coords) == set(array.coords)
 
 
 @pytest.mark.parametrize("named", [{"sample_dims": "cell"}, {"feature_dims": "gene"}])
@@ -86,7 +94,7 @@ def test_lazy_transformation_is_computed_block_by_block(tmp_path: Path) -> None:
     with xr.open_zarr(path) as opened:
         lazy = np.log1p(opened["counts"])
         matrix = open_matrix(lazy)
-        assert not matrix.in_memory
+        assert not matrix.layout.in_memory
         chosen = select(lazy, 3, 4, solver="exact", out=tmp_path / "out.zarr")
     assert_optimal(chosen.selected, reference(np.log1p(counts)).every_score(3), 4, 1e-12)
     assert chosen.labels == [f"gene {i} é" for i in chosen.selected]
@@ -112,7 +120,7 @@ def test_lazily_opened_variable_stays_lazy(tmp_path: Path) -> None:
     with xr.open_zarr(path, chunks=None) as opened:
         array = opened["counts"]
         matrix = open_matrix(array)
-        assert not matrix.in_memory
+        assert not matrix.layout.in_memory
         np.testing.assert_array_equal(matrix.rows.read(20, 60), X[20:60])
         assert not array.variable._in_memory
 
@@ -160,6 +168,6 @@ def test_a_data_frame_has_labels() -> None:
     assert matrix.labels is not None
     assert list(matrix.labels) == list("abcde")
     np.testing.assert_array_equal(matrix.rows.read(10, 20), X[10:20])
-    assert list(matrix.frame["sample"].values) == names
+    assert list(matrix.metadata.coords["sample"].values) == names
     with pytest.raises(RequestError, match="no numbers: 'text'"):
         open_matrix(frame.assign(text="x"))

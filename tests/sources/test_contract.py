@@ -22,6 +22,7 @@ from zarr.storage import LocalStore
 
 from kmufs_stream import Matrix, RequestError, open_matrix, select
 from kmufs_stream.sources.arrays import open_dataarray
+from kmufs_stream.sources.matrix import Provenance
 
 X = np.where(planted(90, 6) < 0, 0.0, planted(90, 6))
 
@@ -34,9 +35,9 @@ def by_the_short_way(folder: Path) -> Matrix:
     seen = path.stat()
     return replace(
         open_dataarray(xr.DataArray(lazy, dims=("cell", "gene"), name="counts")),
-        source=str(path),
-        place=path,
-        inventory=lambda: [str(X.shape), f"{seen.st_size} {seen.st_mtime_ns}"],
+        provenance=Provenance(
+            str(path), lambda: [str(X.shape), f"{seen.st_size} {seen.st_mtime_ns}"], path
+        ),
     )
 
 
@@ -85,20 +86,22 @@ def test_a_source_is_a_table(data: Any) -> None:
     rows = pickle.loads(pickle.dumps(matrix.rows))  # as a worker of a cluster gets them
     block = rows.read(7, 41)
     assert block.dtype == matrix.dtype
-    assert sparse.issparse(block) == (matrix.sparsity is not None)
+    assert sparse.issparse(block) == (matrix.layout.sparsity is not None)
     np.testing.assert_array_equal(array_of(block), X[7:41])
     some = np.array([0, 2, 5])
     taken = rows.take(7, 41, some)
-    assert taken.dtype == matrix.stored_dtype
+    assert taken.dtype == matrix.layout.dtype
     np.testing.assert_array_equal(taken, X[7:41][:, some])
     assert matrix.labels is None or len(matrix.labels) == 6
-    sizes = {matrix.sample_dim: 90, matrix.feature_dim: 6}
-    assert all(matrix.frame.sizes[dim] == sizes[str(dim)] for dim in matrix.frame.sizes)
-    assert 1 <= matrix.chunk_rows <= matrix.shard_rows
-    assert matrix.shard_rows % matrix.chunk_rows == 0
+    sizes = {matrix.metadata.sample_dim: 90, matrix.metadata.feature_dim: 6}
+    assert all(
+        matrix.metadata.coords.sizes[dim] == sizes[str(dim)] for dim in matrix.metadata.coords.sizes
+    )
+    assert 1 <= matrix.layout.chunk_rows <= matrix.layout.shard_rows
+    assert matrix.layout.shard_rows % matrix.layout.chunk_rows == 0
     assert matrix.source
-    listed = matrix.inventory()
-    assert listed == matrix.inventory()
+    listed = matrix.provenance.inventory()
+    assert listed == matrix.provenance.inventory()
     assert all(isinstance(text, str) for text in listed)
 
 
@@ -106,8 +109,8 @@ def test_a_source_is_selected_from_and_copied(data: Any, tmp_path: Path) -> None
     chosen = select(data, 2, 3, solver="exact", out=tmp_path / "out.zarr")
     expected = select(X, 2, 3, solver="exact")
     assert chosen.selected.tolist() == expected.selected.tolist()
-    written = xr.open_zarr(tmp_path / "out.zarr")[chosen.matrix.name]
-    values = written.transpose(chosen.matrix.sample_dim, ...).values
+    written = xr.open_zarr(tmp_path / "out.zarr")[chosen.matrix.metadata.name]
+    values = written.transpose(chosen.matrix.metadata.sample_dim, ...).values
     np.testing.assert_array_equal(values, X[:, chosen.selected])
 
 

@@ -19,7 +19,7 @@ from reference import assert_optimal, reference
 from kmufs_stream import RequestError, open_matrix, select
 from kmufs_stream.sources.dimensions import Stacking, arrange
 from kmufs_stream.sources.labels import class_codes
-from kmufs_stream.sources.matrix import plain
+from kmufs_stream.sources.names import plain
 
 X = planted(120, 20)
 TIMES = np.datetime64("2001-01-01", "ns") + np.arange(120) * np.timedelta64(6, "h")
@@ -226,7 +226,7 @@ def test_arrays_open_in_python(lazy: bool) -> None:
 def test_name_of_a_stacked_dimension_is_free() -> None:
     array = xr.DataArray(X.reshape(120, 4, 5), dims=("time", "feature", "sample"), name="a")
     matrix = open_matrix(array, sample_dims="time")
-    assert matrix.feature_dim == "feature_"
+    assert matrix.metadata.feature_dim == "feature_"
     assert select(matrix, 3, 4, solver="exact").dataset["a"].dims == ("time", "feature_")
 
 
@@ -261,7 +261,7 @@ def test_maps_of_classes_are_stacked_as_the_samples(
     asked: Any = {"group": "june"} if stored else {}
     opened = open_matrix(data, variable="reflectance", sample_dims=order, **asked)
     for matrix in (opened, open_matrix(opened, where="y > 5")):
-        at = {d: xr.DataArray(matrix.frame[d].values, dims="sample") for d in order}
+        at = {d: xr.DataArray(matrix.metadata.coords[d].values, dims="sample") for d in order}
         for name in ("kind", "turned", "zone"):
             expected = scene[name].sel({d: at[d] for d in scene[name].dims}).values
             codes, count = class_codes(name, [matrix])
@@ -281,9 +281,9 @@ def test_dimensions_named_tell_the_table_from_maps_beside(tmp_path: Path, stored
         data = str(tmp_path / "a.zarr")
         scene.to_zarr(data)
     for dims in (["y", "x"], ["x", "y"]):
-        assert open_matrix(data, sample_dims=dims).name == "reflectance"
+        assert open_matrix(data, sample_dims=dims).metadata.name == "reflectance"
     assert open_matrix(data, sample_dims="y", feature_dims=["x", "band"]).shape == (10, 240)
-    assert open_matrix(data, sample_dims="y", feature_dims="x").name == "kind"
+    assert open_matrix(data, sample_dims="y", feature_dims="x").metadata.name == "kind"
     with pytest.raises(RequestError) as caught:
         open_matrix(data, sample_dims="x")
     assert caught.value.code == "ambiguous_variable"

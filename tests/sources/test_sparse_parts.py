@@ -108,7 +108,7 @@ def test_some_samples_and_some_features(method: str, write: Any, kind: Any, tmp_
     rows = rows[(np.linspace(0, 1, 400) > 0.2) & (rows < 390) & (rows % 3 == 0)]
     matrix = open_matrix(path, where=where, exclude_features=exclude, transform="log1p")
     assert matrix.shape == (len(rows), 30)
-    assert matrix.sparsity is not None
+    assert matrix.layout.sparsity is not None
     block: Any = matrix.rows.read(5, 77)
     np.testing.assert_array_equal(block.toarray(), np.log1p(X[rows][5:77]))
     asked = np.setdiff1d(np.arange(30), [4, *range(20, 30)])

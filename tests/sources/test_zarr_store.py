@@ -35,10 +35,14 @@ def values(matrix: Any) -> Any:
 def test_bare_array(tmp_path: Path, zarr_format: int, chunks: tuple[int, int]) -> None:
     matrix = open_matrix(write_bare(tmp_path / "a", X, zarr_format=zarr_format, chunks=chunks))
     assert matrix.shape == (120, 12)
-    assert (matrix.chunk_rows, matrix.chunk_columns) == chunks
-    assert (matrix.name, matrix.sample_dim, matrix.feature_dim) == ("data", "sample", "feature")
+    assert (matrix.layout.chunk_rows, matrix.layout.chunk_columns) == chunks
+    assert (matrix.metadata.name, matrix.metadata.sample_dim, matrix.metadata.feature_dim) == (
+        "data",
+        "sample",
+        "feature",
+    )
     assert matrix.labels is None
-    assert matrix.zarr_format == zarr_format
+    assert matrix.layout.zarr_format == zarr_format
     np.testing.assert_array_equal(values(matrix), X)
     np.testing.assert_array_equal(matrix.rows.read(5, 33), X[5:33])
     np.testing.assert_array_equal(
@@ -48,7 +52,11 @@ def test_bare_array(tmp_path: Path, zarr_format: int, chunks: tuple[int, int]) -
 
 def test_sharded_array_is_read_by_chunk_and_written_by_shard(tmp_path: Path) -> None:
     matrix = open_matrix(write_bare(tmp_path / "a", X, chunks=(10, 6), shards=(40, 12)))
-    assert (matrix.chunk_rows, matrix.chunk_columns, matrix.shard_rows) == (10, 6, 40)
+    assert (matrix.layout.chunk_rows, matrix.layout.chunk_columns, matrix.layout.shard_rows) == (
+        10,
+        6,
+        40,
+    )
     np.testing.assert_array_equal(values(matrix), X)
 
 
@@ -67,13 +75,17 @@ def test_xarray_store(
         attrs={"title": "t"},
     )
     matrix = open_matrix(tmp_path / "a.zarr")
-    assert (matrix.name, matrix.sample_dim, matrix.feature_dim) == ("counts", "cell", "gene")
+    assert (matrix.metadata.name, matrix.metadata.sample_dim, matrix.metadata.feature_dim) == (
+        "counts",
+        "cell",
+        "gene",
+    )
     assert matrix.labels is not None
     assert [str(x) for x in matrix.labels] == [str(x) for x in array["gene"].values]
     assert matrix.feature_name(3) == "'gene 3 é' (feature 3)"
-    assert matrix.attrs["units"] == "1"
-    assert matrix.frame.attrs == {"title": "t"}
-    decoded = xr.decode_cf(matrix.frame)
+    assert matrix.metadata.attrs["units"] == "1"
+    assert matrix.metadata.coords.attrs == {"title": "t"}
+    decoded = xr.decode_cf(matrix.metadata.coords)
     assert set(decoded.coords) == set(array.coords)
     for name in array.coords:
         np.testing.assert_array_equal(decoded[name].values, array[name].values, err_msg=str(name))
@@ -90,7 +102,11 @@ def test_zarr_array_of_an_xarray_store(tmp_path: Path, zarr_format: int) -> None
     matrix = open_matrix(stored)
     np.testing.assert_array_equal(values(matrix), X)
     assert matrix.dtype == np.float64
-    assert (matrix.name, matrix.sample_dim, matrix.feature_dim) == ("counts", "cell", "gene")
+    assert (matrix.metadata.name, matrix.metadata.sample_dim, matrix.metadata.feature_dim) == (
+        "counts",
+        "cell",
+        "gene",
+    )
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -149,10 +165,10 @@ def test_transposed_store(
     )
     matrix = open_matrix(path, **named)
     assert matrix.shape == (120, 12)
-    assert matrix.transposed
-    assert (matrix.sample_dim, matrix.feature_dim) == ("cell", "gene")
-    assert (matrix.chunk_rows, matrix.chunk_columns) == (20, 6)
-    assert matrix.shard_rows == (60 if shards else 20)
+    assert matrix.metadata.transposed
+    assert (matrix.metadata.sample_dim, matrix.metadata.feature_dim) == ("cell", "gene")
+    assert (matrix.layout.chunk_rows, matrix.layout.chunk_columns) == (20, 6)
+    assert matrix.layout.shard_rows == (60 if shards else 20)
     np.testing.assert_array_equal(values(matrix), X)
     np.testing.assert_array_equal(matrix.rows.take(3, 50, np.array([0, 7])), X[3:50][:, [0, 7]])
     assert_optimal(
@@ -181,7 +197,7 @@ def test_packed_values_are_decoded(tmp_path: Path, zarr_format: int) -> None:
         decoded = opened["x"].values
     matrix = open_matrix(path)
     assert matrix.dtype == decoded.dtype
-    assert matrix.stored_dtype == np.int16
+    assert matrix.layout.dtype == np.int16
     np.testing.assert_array_equal(values(matrix), decoded)
     raw = matrix.rows.take(0, 120, np.arange(12))
     assert raw.dtype == np.int16
@@ -341,7 +357,7 @@ def group_of(path: Path, **arrays: Any) -> Path:
 def test_only_table_of_a_group_is_found(tmp_path: Path) -> None:
     path = group_of(tmp_path / "g", table=X, weights=np.arange(5.0), cube=np.zeros((2, 2, 2)))
     matrix = open_matrix(path)
-    assert matrix.name == "table"
+    assert matrix.metadata.name == "table"
     np.testing.assert_array_equal(values(matrix), X)
 
 

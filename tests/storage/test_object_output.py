@@ -330,7 +330,7 @@ def test_secrets_are_nowhere(
         select(there, 3, 400, out=out, storage_options=options)
     told += [str(caught.value), repr(caught.value)]
     found = select(there, 3, 4, out=out, checkpoint=kept, storage_options=options)
-    told += [repr(found), json.dumps(found.summary()), repr(found.matrix.place)]
+    told += [repr(found), json.dumps(found.summary()), repr(found.matrix.provenance.place)]
     objects = [bucket.fs.cat_file(f"{bucket.name}/{key}") for key in bucket.objects("out.zarr")]
     told += [content.decode("latin1") for content in objects]
     with pytest.raises(KmufsError) as caught:

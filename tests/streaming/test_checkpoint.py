@@ -117,9 +117,10 @@ def test_chunks_are_listed_at_the_start_and_at_the_end(
 
     def inventory() -> list[str]:
         listed.append(None)
-        return matrix.inventory()
+        return matrix.provenance.inventory()
 
-    counting = dataclasses.replace(matrix, inventory=inventory)
+    provenance = dataclasses.replace(matrix.provenance, inventory=inventory)
+    counting = dataclasses.replace(matrix, provenance=provenance)
     select(counting, 3, 5, out=tmp_path / "out.zarr" if written else None)
     assert len(listed) == 2
     decompose(counting, 3, out=tmp_path / "factor.zarr" if written else None)

@@ -11,7 +11,7 @@ from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Matrix, Plan
-    from kmufs_stream.sources.matrix import Sparsity
+    from kmufs_stream.sources.layout import Sparsity
 
 NAMED = 5  # labels that are shown
 UNSEEN = "not looked for before select reads; "
@@ -74,7 +74,7 @@ def plan(
         show.as_json({**_summary(matrix, made, k, h, solver), "missing": policy})
         return
     out = show.console()
-    show.line(out, f"{matrix.source}: {matrix.name}", "bold")
+    show.line(out, f"{matrix.source}: {matrix.metadata.name}", "bold")
     told = [("missing", MISSING[policy])] if matrix.dtype.kind == "f" else []
     usable = matrix.width if known is None else len(known.components)
     notes = doubtful_sizes(k, h), foretold([solver], usable, [h], AdmmOptions().max_iter)
@@ -110,7 +110,7 @@ def plan(
 
 def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     """What a plan decides, as names and values."""
-    from kmufs_stream.sources.matrix import plain
+    from kmufs_stream.sources.names import plain
 
     samples, features = matrix.shape
     labels = "none found, features are numbered"
@@ -118,8 +118,8 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
         first = ", ".join(str(plain(label)) for label in matrix.labels[:NAMED])
         labels = first + (", ..." if features > NAMED else "")
     dtype = str(matrix.dtype)
-    if matrix.stored_dtype != matrix.dtype:
-        dtype += f", stored as {matrix.stored_dtype}"
+    if matrix.layout.dtype != matrix.dtype:
+        dtype += f", stored as {matrix.layout.dtype}"
     if matrix.transforms:
         dtype += ", transformed by " + ", then ".join(matrix.transforms)
     whole = "; one chunk spans all samples, so the whole table is one block: see rechunk"
@@ -127,14 +127,15 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
     return [
         (
             "shape",
-            f"{samples:,} samples ({matrix.sample_dim}) x {features:,} features "
-            f"({matrix.feature_dim}){part}" + (f"; {as_typed(matrix.hint)}" if matrix.hint else ""),
+            f"{samples:,} samples ({matrix.metadata.sample_dim}) x {features:,} features "
+            f"({matrix.metadata.feature_dim}){part}"
+            + (f"; {as_typed(matrix.hint)}" if matrix.hint else ""),
         ),
         ("dtype", dtype),
         (
             "chunks",
-            _entries(matrix.sparsity)
-            if matrix.sparsity is not None
+            _entries(matrix.layout.sparsity)
+            if matrix.layout.sparsity is not None
             else _pieces(matrix) + (whole if _is_one_block(matrix) else ""),
         ),
         ("labels", labels),
@@ -157,11 +158,11 @@ def plan_facts(matrix: Matrix, made: Plan) -> list[tuple[str, str]]:
 
 def _pieces(matrix: Matrix) -> str:
     """How the values are stored, and so what is read at a time."""
-    rows = matrix.chunk_rows
-    said = f"{counted(rows, 'samples')} x {counted(matrix.chunk_columns, 'features')}"
+    rows = matrix.layout.chunk_rows
+    said = f"{counted(rows, 'samples')} x {counted(matrix.layout.chunk_columns, 'features')}"
     said += ": any sample can be read alone" if rows == 1 else ", each read as a whole"
-    if matrix.shard_rows != rows:
-        said += f", in shards of {counted(matrix.shard_rows, 'samples')}"
+    if matrix.layout.shard_rows != rows:
+        said += f", in shards of {counted(matrix.layout.shard_rows, 'samples')}"
     return said
 
 
@@ -169,9 +170,9 @@ def _is_one_block(matrix: Matrix) -> bool:
     """Whether a chunk spans all samples, and features are in several."""
     samples, features = matrix.shape
     return (
-        matrix.sparsity is None
-        and matrix.chunk_rows >= samples > 1
-        and (matrix.chunk_columns < features)
+        matrix.layout.sparsity is None
+        and matrix.layout.chunk_rows >= samples > 1
+        and (matrix.layout.chunk_columns < features)
     )
 
 
@@ -196,25 +197,27 @@ def _most(made: Plan) -> str:
 def _summary(matrix: Matrix, made: Plan, k: int, h: int, solver: str) -> dict[str, Any]:
     """The plan in plain JSON types."""
     from kmufs_stream import __version__
-    from kmufs_stream.sources.matrix import plain
+    from kmufs_stream.sources.names import plain
 
     labels = matrix.labels
     return {
         "source": matrix.source,
-        "variable": matrix.name,
+        "variable": matrix.metadata.name,
         "samples": matrix.shape[0],
         "features": matrix.shape[1],
         "taking_part": matrix.width,
-        "sample_dim": matrix.sample_dim,
-        "feature_dim": matrix.feature_dim,
+        "sample_dim": matrix.metadata.sample_dim,
+        "feature_dim": matrix.metadata.feature_dim,
         "dtype": str(matrix.dtype),
-        "stored_dtype": str(matrix.stored_dtype),
-        "chunk_rows": matrix.chunk_rows,
-        "chunk_columns": matrix.chunk_columns,
-        "shard_rows": matrix.shard_rows,
-        "entries": None if matrix.sparsity is None else int(matrix.sparsity.indptr[-1]),
+        "stored_dtype": str(matrix.layout.dtype),
+        "chunk_rows": matrix.layout.chunk_rows,
+        "chunk_columns": matrix.layout.chunk_columns,
+        "shard_rows": matrix.layout.shard_rows,
+        "entries": None
+        if matrix.layout.sparsity is None
+        else int(matrix.layout.sparsity.indptr[-1]),
         "transforms": list(matrix.transforms),
-        "zarr_format": matrix.zarr_format,
+        "zarr_format": matrix.layout.zarr_format,
         "first_labels": None if labels is None else [plain(label) for label in labels[:NAMED]],
         "k": k,
         "h": h,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.sources.matrix import Block, dense
+from kmufs_stream.sources.layout import Block, dense
 
 SAMPLE_ROWS = 20_000
 SAMPLE_BYTES = 256_000_000

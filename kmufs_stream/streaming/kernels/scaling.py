@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.sources.matrix import Block, Matrix, joined_rows
+from kmufs_stream.sources.layout import Block, joined_rows
+from kmufs_stream.sources.matrix import Matrix
 
 Precision = Literal["float32", "float64"]
 Floats = NDArray[np.floating[Any]]
@@ -32,8 +33,12 @@ def probe_starts(n: int, chunk_rows: int) -> list[int]:
 def read_probe(matrix: Matrix) -> Block:
     """A few rows from all over the matrix, at most 1024 x p; reads one chunk per place."""
     n = matrix.shape[0]
-    starts = probe_starts(n, matrix.chunk_rows)
-    length = min(max(matrix.chunk_rows, 1), PROBE_ROWS) if matrix.chunk_rows > 1 else PROBE_ROWS
+    starts = probe_starts(n, matrix.layout.chunk_rows)
+    length = (
+        min(max(matrix.layout.chunk_rows, 1), PROBE_ROWS)
+        if matrix.layout.chunk_rows > 1
+        else PROBE_ROWS
+    )
     pieces = [matrix.rows.read(a, min(a + length, n)) for a in starts]
     return joined_rows(pieces)
 

@@ -144,7 +144,7 @@ def make_plan(table: Table, ways: Ways, demand: Demand) -> Plan:
     for method in methods if explicit is not None else methods[:1]:
         way = ways[method]
         precision = resolve_precision(
-            "float64" if way.float64 or table.sparsity else demand.precision, table.dtype
+            "float64" if way.float64 or table.layout.sparsity else demand.precision, table.dtype
         )
         sizes = list(block_sizes(table, precision, thin=way.thin))
         for block_rows in sizes if explicit is not None else sizes[:1]:
@@ -183,7 +183,7 @@ def _planned(
     cached = 0
     if sizing.demand.cluster is not None and sizing.cost.reads > 1:
         concessions = ("no rows cached between reads, on a cluster", *concessions)
-    elif sizing.cost.reads > 1 and not table.in_memory:
+    elif sizing.cost.reads > 1 and not table.layout.in_memory:
         spare = table.first_rows(max(budget - stages["pass"], 0))
         cached = min(spare // sizing.block_rows * sizing.block_rows, table.shape[0])
         stages["pass"] += table.block_bytes(cached) if cached else 0
@@ -203,7 +203,9 @@ def _planned(
         reads=sizing.cost.reads,
         cached_rows=cached,
         output_bytes=(
-            table.shape[0] * sizing.demand.h * table.stored_itemsize if sizing.demand.copies else 0
+            table.shape[0] * sizing.demand.h * table.layout.dtype.itemsize
+            if sizing.demand.copies
+            else 0
         ),
         output_chunk_rows=sizing.chunk_rows,
         rejected=rejected,
@@ -291,16 +293,16 @@ def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
     given = "`memory`" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     remedy = f"Give `memory='{-(-peak // MB)}MB'` or more"
-    turn = "" if sizing.table.sparsity is None else sizing.table.sparsity.turn
+    turn = "" if sizing.table.layout.sparsity is None else sizing.table.layout.sparsity.turn
     if turn:
         remedy += (
-            f"; the source itself takes {size(sizing.table.held_bytes)}: sparse data stored by "
-            f"columns (CSC) are read whole. Stored by rows they are streamed: {turn}"
+            f"; the source itself takes {size(sizing.table.layout.held_bytes)}: sparse data stored "
+            f"by columns (CSC) are read whole. Stored by rows they are streamed: {turn}"
         )
     elif budget < BASELINE:
         remedy += f": Python and its libraries take {size(BASELINE)} of it, however small the table"
     elif (
-        sizing.table.chunk_rows >= sizing.table.shape[0] > 1
+        sizing.table.layout.chunk_rows >= sizing.table.shape[0] > 1
         and stages["pass"] == peak
         and max(stages["factor"], stages["solver"]) <= budget
     ):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kmufs_stream.sources.matrix import Sparsity
+from kmufs_stream.sources.layout import Sparsity
 from kmufs_stream.streaming.kernels.sample import sample_size
 from kmufs_stream.streaming.kernels.scaling import PROBE_PLACES, PROBE_ROWS, Precision
 from kmufs_stream.streaming.kernels.sparse import slab_rows
@@ -119,11 +119,11 @@ class Demand:
 
 def block_sizes(table: Table, precision: Precision, *, thin: bool) -> Iterator[int]:
     """Block rows, falling: whole chunks, or shards where these are small."""
-    if table.sparsity is not None:
-        yield from _sparse_block_sizes(table, table.sparsity, thin)
+    if table.layout.sparsity is not None:
+        yield from _sparse_block_sizes(table, table.layout.sparsity, thin)
         return
-    small = table.shard_rows * table.row_bytes <= LARGE_BLOCK_BYTES
-    unit = table.shard_rows if small else table.chunk_rows
+    small = table.layout.shard_rows * table.row_bytes <= LARGE_BLOCK_BYTES
+    unit = table.layout.shard_rows if small else table.layout.chunk_rows
     row = table.shape[1] * np.dtype(precision).itemsize
     if thin:
         target = BLOCK_BYTES
@@ -135,8 +135,8 @@ def block_sizes(table: Table, precision: Precision, *, thin: bool) -> Iterator[i
         yield units * unit
         units //= 2
     yield unit
-    if unit > table.chunk_rows:
-        yield table.chunk_rows
+    if unit > table.layout.chunk_rows:
+        yield table.layout.chunk_rows
 
 
 def _sparse_block_sizes(table: Table, sparsity: Sparsity, thin: bool) -> Iterator[int]:
@@ -181,22 +181,26 @@ class Sizing:
         self.chunk_rows = output_chunk_rows(table, demand.h)
         rows = min(block_rows, n)
         # A block is worked on in float64 at worst: what float32 cannot hold falls back to it.
-        held = 0 if table.in_memory and not table.copies else table.block_bytes(rows)
+        held = 0 if table.layout.in_memory and not table.copies else table.block_bytes(rows)
         working = held + table.work_bytes(rows) + self.cost.update
         # It is read or worked on; of what the other took, the allocator may keep a block's size.
         self.block = int(SLACK * (max(table.read_bytes(rows), working) + held))
         probed = min(n, PROBE_PLACES * PROBE_ROWS)
         # In pieces, joined, the features that take part, and as the bytes of a digest.
         probe = 4 * probed * p * table.dtype.itemsize + table.read_bytes(PROBE_ROWS)
-        if table.sparsity is not None:
+        if table.layout.sparsity is not None:
             kept = PROBE_PLACES * table.block_bytes(PROBE_ROWS)
             probe = 4 * kept + table.read_bytes(PROBE_ROWS) + 8 * 8 * p
-        copied = max(self.chunk_rows, min(table.chunk_rows, n)) * demand.h * table.stored_itemsize
+        copied = (
+            max(self.chunk_rows, min(table.layout.chunk_rows, n))
+            * demand.h
+            * table.layout.dtype.itemsize
+        )
         # The columns, a block's share of them, and what encoding makes of them.
         self.copy = 3 * copied + table.read_bytes(rows) if demand.copies else 0
         # The sample is stacked from a block's rows at a time.
         self.sample += min(rows * table.row_bytes, self.sample)
-        self.base = BASELINE + table.held_bytes + demand.held
+        self.base = BASELINE + table.layout.held_bytes + demand.held
         self.fixed = {"probe": self.base + probe}
 
     def stages(self, threads: int) -> dict[str, int]:
@@ -227,7 +231,7 @@ class Sizing:
         # kernel's constants, and what a state is pickled into.
         live = live_states(self.partitions, cluster.threads) + cluster.threads * RUN.bit_length()
         reading = cluster.threads * self.block + (live + 2) * cost.state
-        held = self.table.held_bytes  # the source's own, sent to each
+        held = self.table.layout.held_bytes  # the source's own, sent to each
         return WORKER_BASELINE + held + max(reading, cluster.threads * self.copy)
 
     @property
@@ -249,8 +253,8 @@ def live_states(partitions: int, threads: int) -> int:
 def output_chunk_rows(table: Table, h: int) -> int:
     """Rows of a subset's chunk: tens of MB; whole source chunks, or a whole part of one."""
     n = max(table.shape[0], 1)
-    source = min(table.chunk_rows, n)
-    rows = max(OUTPUT_CHUNK_BYTES // (max(h, 1) * table.stored_itemsize), 1)
+    source = min(table.layout.chunk_rows, n)
+    rows = max(OUTPUT_CHUNK_BYTES // (max(h, 1) * table.layout.dtype.itemsize), 1)
     if rows >= source:
         return min(rows // source * source, n)
     parts = -(-source // rows)

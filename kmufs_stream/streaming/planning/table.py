@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kmufs_stream.sources.matrix import Sparsity
+from kmufs_stream.sources.layout import Layout
 
 DECODED_AT_ONCE = 10  # chunks that zarr fetches and decodes together, per read
 ROW_POINTER_BYTES = 8  # of a sparse row
@@ -16,24 +16,20 @@ SPARSE_WORK_BYTES = 40  # per entry: values in float64, their columns, and one o
 
 @dataclass(frozen=True)
 class Table:
-    """The facts about a matrix that a plan follows from; see Matrix for their meaning.
+    """The facts about a matrix that a plan follows from.
 
-    ``width`` is 0 for all features; ``copies`` are those that reading and screening make of a
-    block.
+    Attributes
+    ----------
+    shape, dtype, layout : as of the Matrix.
+    width : features that take part; 0 for all.
+    copies : that reading and screening make of a block.
     """
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    stored_itemsize: int
-    chunk_rows: int
-    chunk_columns: int
-    shard_rows: int
-    in_memory: bool
-    chunk_cells: int = 0
+    layout: Layout
     width: int = 0
     copies: int = 0
-    sparsity: Sparsity | None = None
-    held_bytes: int = 0
 
     @property
     def columns(self) -> int:
@@ -48,52 +44,58 @@ class Table:
     @property
     def mean_row_bytes(self) -> int:
         """Bytes that a row takes in a block as it is read, on average."""
-        if self.sparsity is None:
+        if self.layout.sparsity is None:
             return self.row_bytes
-        entries = int(self.sparsity.indptr[-1]) * self._entry_bytes
+        entries = int(self.layout.sparsity.indptr[-1]) * self._entry_bytes
         return entries // max(self.shape[0], 1) + ROW_POINTER_BYTES
 
     @property
     def _entry_bytes(self) -> int:
         """A value and its column number in a block."""
-        stored = 0 if self.sparsity is None else self.sparsity.entry_bytes - self.stored_itemsize
+        stored = (
+            0
+            if self.layout.sparsity is None
+            else self.layout.sparsity.entry_bytes - self.layout.dtype.itemsize
+        )
         return self.dtype.itemsize + max(stored, 4)
 
     def block_bytes(self, rows: int) -> int:
         """Bytes of the largest block of ``rows`` rows as it is read."""
-        if self.sparsity is None:
+        if self.layout.sparsity is None:
             return rows * self.row_bytes
-        return self.sparsity.fullest(rows) * self._entry_bytes + rows * ROW_POINTER_BYTES
+        return self.layout.sparsity.fullest(rows) * self._entry_bytes + rows * ROW_POINTER_BYTES
 
     def work_bytes(self, rows: int) -> int:
         """Bytes of the largest block ready for products, in float64 at worst."""
-        if self.sparsity is None:
+        if self.layout.sparsity is None:
             return rows * self.shape[1] * 8
         # Columns, values scaled, and what comes and goes with them.
-        return self.sparsity.fullest(rows) * SPARSE_WORK_BYTES + rows * ROW_POINTER_BYTES
+        return self.layout.sparsity.fullest(rows) * SPARSE_WORK_BYTES + rows * ROW_POINTER_BYTES
 
     def first_rows(self, budget: int) -> int:
         """How many of the first rows, kept as they were read, fit in so many bytes."""
-        if self.sparsity is None:
+        if self.layout.sparsity is None:
             return budget // self.row_bytes
-        steps = np.arange(len(self.sparsity.indptr)) * ROW_POINTER_BYTES
-        kept = self.sparsity.indptr * self._entry_bytes + steps
+        steps = np.arange(len(self.layout.sparsity.indptr)) * ROW_POINTER_BYTES
+        kept = self.layout.sparsity.indptr * self._entry_bytes + steps
         return int(np.searchsorted(kept, budget, side="right")) - 1
 
     def read_bytes(self, rows: int) -> int:
         """Peak bytes of reading ``rows`` rows: the rows, and the chunks decoded on the way."""
         copied = self.copies * self.block_bytes(rows)
-        if self.in_memory:
+        if self.layout.in_memory:
             return copied
-        if self.sparsity is not None:
-            most, entry = self.sparsity.most_read(rows), self.sparsity.entry_bytes
+        if self.layout.sparsity is not None:
+            most, entry = self.layout.sparsity.most_read(rows), self.layout.sparsity.entry_bytes
             block = most * self._entry_bytes + rows * ROW_POINTER_BYTES
-            chunk = self.sparsity.chunk_entries * entry
+            chunk = self.layout.sparsity.chunk_entries * entry
             return 2 * block + 2 * min(DECODED_AT_ONCE * chunk, block + 2 * chunk) + copied
-        p, itemsize = self.shape[1], self.stored_itemsize
-        wide = -(-p // self.chunk_columns) * self.chunk_columns
-        covered = -(-rows // self.chunk_rows) * self.chunk_rows * wide * itemsize
-        chunk = (self.chunk_cells or self.chunk_rows * self.chunk_columns) * itemsize
+        p, itemsize = self.shape[1], self.layout.dtype.itemsize
+        wide = -(-p // self.layout.chunk_columns) * self.layout.chunk_columns
+        covered = -(-rows // self.layout.chunk_rows) * self.layout.chunk_rows * wide * itemsize
+        chunk = (
+            self.layout.chunk_cells or self.layout.chunk_rows * self.layout.chunk_columns
+        ) * itemsize
         decoding = 2 * min(DECODED_AT_ONCE * chunk, covered)
         unpacked = rows * self.row_bytes if itemsize != self.dtype.itemsize else 0
         return rows * p * itemsize + decoding + unpacked + copied

@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kmufs_stream import RequestError
+from kmufs_stream.sources.layout import Layout
 from kmufs_stream.streaming.planning import plan as planning
 from kmufs_stream.streaming.planning.plan import (
     Plan,
@@ -72,7 +73,7 @@ def table_of(
     shards: int = 1,
 ) -> Table:
     dtype = np.dtype(dtype)
-    return Table((n, p), dtype, dtype.itemsize, chunk_rows, p, chunk_rows * shards, False)
+    return Table((n, p), dtype, Layout(dtype, chunk_rows, p, chunk_rows * shards))
 
 
 tables = st.builds(
@@ -94,7 +95,7 @@ def test_partitions_cover_every_row_once_in_whole_chunks(
     plan = plan_of(table, memory=10**15, threads=threads, h=h, copies=h > 0)
     partitions, n = plan.partitions, table.shape[0]
     assert 1 <= len(partitions) <= MAX_PARTITIONS
-    assert plan.block_rows % table.chunk_rows == 0
+    assert plan.block_rows % table.layout.chunk_rows == 0
     assert partitions[0].start == 0
     assert partitions[-1].stop == n
     for a, b in itertools.pairwise(partitions):
@@ -102,7 +103,7 @@ def test_partitions_cover_every_row_once_in_whole_chunks(
     for part in partitions:
         assert part.step == plan.block_rows
         assert part.start < part.stop
-        assert part.start % table.chunk_rows == 0
+        assert part.start % table.layout.chunk_rows == 0
 
 
 @EVERY
@@ -312,7 +313,7 @@ def test_options_out_of_range(demand: dict[str, Any]) -> None:
 def test_shards_are_read_whole_while_small() -> None:
     small = table_of(n=10**6, p=100, chunk_rows=100, shards=10)
     assert plan_of(small, memory=100 * GB).block_rows % 1000 == 0
-    large = dataclasses.replace(small, shard_rows=500_000)
+    large = dataclasses.replace(small, layout=dataclasses.replace(small.layout, shard_rows=500_000))
     plan = plan_of(large, memory=100 * GB)
     assert plan.block_rows % 100 == 0
     assert plan.block_rows < 500_000
@@ -328,10 +329,14 @@ def test_subset_is_written_in_whole_source_chunks() -> None:
 def test_what_a_source_holds_counts_in_each_worker() -> None:
     cluster = ClusterSize(workers=3, threads=2, memory=None)
     table = table_of()
-    holding = dataclasses.replace(table, held_bytes=GB)
+    holding = dataclasses.replace(table, layout=dataclasses.replace(table.layout, held_bytes=GB))
     plain, held = (plan_of(t, memory="30GB", cluster=cluster) for t in (table, holding))
     assert held.worker_peak == plain.worker_peak + GB
     small = ClusterSize(workers=3, threads=2, memory=plain.worker_peak * 2)
     assert plan_of(table, memory="30GB", cluster=small).worker_peak == plain.worker_peak
     with pytest.raises(RequestError, match="A worker with 2 threads needs"):
-        plan_of(dataclasses.replace(table, held_bytes=4 * GB), memory="30GB", cluster=small)
+        plan_of(
+            dataclasses.replace(table, layout=dataclasses.replace(table.layout, held_bytes=4 * GB)),
+            memory="30GB",
+            cluster=small,
+        )
