@@ -15,7 +15,7 @@ FILES = {
     for base in (ROOT, ROOT / "cli")
     for path in base.glob("kmufs_stream*/**/*.py")
 }
-GROUND = {"errors", "events", "options", "version"}
+GROUND = {"errors", "events", "options", "typing", "version"}
 """Modules at the root that every room may import."""
 ROOMS = [
     "system",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kmufs_stream.factors.factor import Factor, RowSample, check_k, check_rank
 from kmufs_stream.factors.methods.gram import leading_of_gram, state_of
@@ -17,6 +16,7 @@ from kmufs_stream.streaming.kernels.gram import Gram, GramState
 from kmufs_stream.streaming.kernels.sample import sample_size, smallest_hashes
 from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
 from kmufs_stream.system import blas
+from kmufs_stream.typing import Array
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Batches:
     precision: Precision
 
     @classmethod
-    def before(cls, first: NDArray[Any]) -> Self:
+    def before(cls, first: Array) -> Self:
         """Before any row; shift and scale are those of the first batch, (rows, p), rows > 0."""
         scaling = Scaling.from_probe(first.astype(np.float64), "float64")
         sample = RowSample(np.empty(0, np.int64), [first[:0]])
@@ -60,7 +60,7 @@ class Batches:
         scaling = Scaling.about(features.mean, features.std, constant, double, "float64")
         return cls(scaling, state_of(factor, scaling), factor.sample, factor.precision)
 
-    def add(self, batch: NDArray[Any]) -> None:
+    def add(self, batch: Array) -> None:
         """Take in some rows, (rows, p). O(rows p^2)."""
         seen = self.state.moments.count
         index = np.concatenate([self.sample.index, np.arange(seen, seen + len(batch))])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.special
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Bool, Float
 
 
 def noise_edge(usable: int, samples: int) -> float:
@@ -17,7 +16,7 @@ def noise_edge(usable: int, samples: int) -> float:
     return float((1 + np.sqrt(usable / samples)) ** 2)
 
 
-def beyond_noise(components: Float, eigenvalues: Float, samples: int) -> NDArray[np.bool_]:
+def beyond_noise(components: Float, eigenvalues: Float, samples: int) -> Bool:
     """Which features vary with the components above the noise edge more than noise would.
 
     A component of eigenvalue lambda explains of an independent feature (l / (l - 1))^2 / n of its

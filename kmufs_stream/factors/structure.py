@@ -8,12 +8,10 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.noise import noise_edge
-
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Float, Int
 
 SINGULAR = 1e-10  # a share of a feature's variance that others leave, and that is none
 MOST_CLUSTERS = 20  # that a spectrum is looked through for
@@ -33,18 +31,18 @@ class ClusterStructure:
     tolerance : a share of variance that rounding alone may leave.
     """
 
-    features: NDArray[np.int64]
+    features: Int
     correlation: Float
     cross: Float
     total: Float
     tolerance: float
 
-    def of(self, selected: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
+    def of(self, selected: Int) -> tuple[Float, Int]:
         """The correlation matrix of some of these features, and their places."""
         places = np.searchsorted(self.features, selected)
         return self.correlation[np.ix_(places, places)], places
 
-    def explained(self, selected: NDArray[np.int64], k: int) -> float:
+    def explained(self, selected: Int, k: int) -> float:
         """The share of Q_k, the relaxed cluster indicators, in the span of some features.
 
         1 - ||Q_k - proj Q_k||_F^2 / ||Q_k||_F^2, between 0 and 1: what column subset selection
@@ -61,7 +59,7 @@ class ClusterStructure:
         return float(np.clip((solved**2).sum() / self.total[:k].sum(), 0.0, 1.0))
 
 
-def cluster_structure(factor: Factor, features: NDArray[np.int64]) -> ClusterStructure:
+def cluster_structure(factor: Factor, features: Int) -> ClusterStructure:
     """The structure of some usable features, at least: from the row sample, O(m u r + m f^2).
 
     A factor that holds the correlation matrix gives that of all of them, and nothing is copied.
@@ -97,7 +95,7 @@ def cluster_structure(factor: Factor, features: NDArray[np.int64]) -> ClusterStr
     )
 
 
-def correlation_of(factor: Factor, features: NDArray[np.int64]) -> Float:
+def correlation_of(factor: Factor, features: Int) -> Float:
     """The (f, f) correlation matrix of some usable features.
 
     From the row sample where the factor does not hold it: O(m f^2), some MB and the result; a

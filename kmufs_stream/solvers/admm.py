@@ -10,10 +10,8 @@ wants apart from the rest of H (early on it is a million times smaller).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kmufs_stream.solvers.polar import (
-    Float,
     block_rows,
     orthonormalise,
     polar,
@@ -24,6 +22,7 @@ from kmufs_stream.solvers.polar import (
 )
 from kmufs_stream.solvers.scores import feature_scores, ranking
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
+from kmufs_stream.typing import Float, Int
 
 MU0 = 1e-6
 """Default first penalty, as a multiple of A's largest eigenvalue."""
@@ -213,7 +212,7 @@ def admm_bytes(p: int, k: int, h: int) -> int:
     return 8 * (loop + 6 * p * k + 8 * k * k + 16 * p) + 2**20
 
 
-def start(components: Float, order: npt.NDArray[np.int64], h: int) -> Float:
+def start(components: Float, order: Int, h: int) -> Float:
     """P_h: the leading h eigenvectors of A, columns beyond k completed in a fixed manner.
 
     The first h columns of the QR (with a positive diagonal) of ``[P_k, e_i1, e_i2, ...]``, i in

@@ -5,11 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from kmufs_stream.solvers.scores import Float
 from kmufs_stream.system import blas
+from kmufs_stream.typing import Float, Int
 
 MAX_ITERATIONS = 300
 TOL = 1e-4
@@ -23,7 +20,7 @@ def fit_kmeans(
     starts: int,
     seed: int,
     copy: bool = True,
-    weights: npt.NDArray[np.int64] | None = None,
+    weights: Int | None = None,
 ) -> Any:
     """A fitted ``sklearn.cluster.KMeans`` with k clusters, the best of several starts.
 

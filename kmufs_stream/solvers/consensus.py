@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.neighbours import embedding, unit_rows
-from kmufs_stream.solvers.scores import Float
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
+from kmufs_stream.typing import Float, Int
 
 CLIP = 2.5
 """Standard deviations beyond which a value counts no more: a few wild rows are not a cluster."""
@@ -189,7 +188,7 @@ def _whitening(components: Float, eigenvalues: Float) -> Float:
 def _memberships(scores: Float, k: int) -> csr_array:
     """One row per cluster of all runs, one column per sample: 1 where it is a member."""
     m = len(scores)
-    labels: list[npt.NDArray[np.int64]] = []
+    labels: list[Int] = []
     clusters = 0
     vectors, place_of = embedding(scores, max(cluster_counts(k)))
     weights = np.bincount(place_of)

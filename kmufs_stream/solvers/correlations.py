@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from kmufs_stream.solvers.scores import Float
+from kmufs_stream.typing import Float, Int
 
-Index = npt.NDArray[np.int64]
-
-Rows = Callable[[Index], Float]
+Rows = Callable[[Int], Float]
 """From m indices to those rows of the p x p correlation matrix, shape (m, p)."""
 
 
@@ -34,7 +31,7 @@ def factor_rows(components: Float, eigenvalues: Float) -> Rows:
     """
     scaled = components * np.sqrt(eigenvalues)
 
-    def rows(index: Index) -> Float:
+    def rows(index: Int) -> Float:
         found: Float = scaled[index] @ scaled.T
         found[np.arange(len(index)), index] = 1.0
         return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from kmufs_stream.solvers.correlations import Rows
-from kmufs_stream.solvers.scores import Float, feature_scores, ranking
+from kmufs_stream.solvers.scores import feature_scores, ranking
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
+from kmufs_stream.typing import Float
 
 SPANNED = 1e-9
 """A feature of which less variance than this is left lies in the span of the chosen ones."""

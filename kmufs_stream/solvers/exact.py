@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kmufs_stream.solvers.scores import Float, feature_scores, ranking
+from kmufs_stream.solvers.scores import feature_scores, ranking
 from kmufs_stream.solvers.solution import Solution
+from kmufs_stream.typing import Float
 
 
 def exact(components: Float, eigenvalues: Float, h: int, *, tolerance: float) -> Solution:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from kmufs_stream.solvers.correlations import Index, Rows
+from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.exact import exact
-from kmufs_stream.solvers.scores import Float, ranking
+from kmufs_stream.solvers.scores import ranking
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
+from kmufs_stream.typing import Float, Int
 
 
 def joint(
@@ -104,7 +105,7 @@ def joint_bytes(p: int, k: int, h: int) -> int:
     return 8 * (2 * p * h + 4 * h * h + 3 * k * p + 8 * p) + 2**20
 
 
-def _subspace(chosen: Float, selected: Index, k: int) -> tuple[float, Float]:
+def _subspace(chosen: Float, selected: Int, k: int) -> tuple[float, Float]:
     """Variance of the chosen features in their best subspace, and that of every feature in it.
 
     With C[S, S] = V L V^T, the left singular vectors are Q = Z_S V L^{-1/2} / sqrt(n), and

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, lobpcg
 
-from kmufs_stream.solvers.scores import Float
 from kmufs_stream.system import blas
+from kmufs_stream.typing import Float, Int
 
 NEIGHBOURS = 10
 """Nearest places that a place is joined to, itself counted."""
@@ -41,7 +40,7 @@ class Embedding(NamedTuple):
     """
 
     vectors: Float
-    place_of: NDArray[np.int64]
+    place_of: Int
 
 
 def embedding(rows: Float, q: int) -> Embedding:

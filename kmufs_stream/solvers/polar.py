@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-Float = npt.NDArray[np.float64]
+from kmufs_stream.typing import Float
+
 Method = Literal["cholesky", "refined", "householder"]
 
 ORTHOGONALITY = 1e-12

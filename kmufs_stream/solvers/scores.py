@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Float = npt.NDArray[np.float64]
+from kmufs_stream.typing import Float, Int
 
 
 def feature_scores(components: Float, eigenvalues: Float, k: int) -> Float:
@@ -50,7 +49,7 @@ def feature_scores(components: Float, eigenvalues: Float, k: int) -> Float:
     return scores
 
 
-def ranking(scores: Float, tolerance: float) -> npt.NDArray[np.int64]:
+def ranking(scores: Float, tolerance: float) -> Int:
     """Order features by falling score, ties by lower index.
 
     Walk down the sorted scores. The first score of a run is its anchor; every score within

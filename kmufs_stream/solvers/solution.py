@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
+from kmufs_stream.typing import Array, Int
 
 
 class Watcher(Protocol):
@@ -44,9 +43,9 @@ class Solution:
         at the first iteration). Empty for a closed form.
     """
 
-    selected: npt.NDArray[np.int64]
+    selected: Int
     solver_objective: float
     iterations: int
     converged: bool
     primal_residuals: tuple[float, float] | None
-    history: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    history: Mapping[str, Array] = field(default_factory=dict)

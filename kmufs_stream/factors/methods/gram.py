@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from kmufs_stream.factors.methods.leading import Leading, components_for, orient_columns
 from kmufs_stream.factors.methods.method import Method, Problem, Reads
@@ -15,6 +14,7 @@ from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.kernels.sparse import SparseGram, gram_update_bytes
 from kmufs_stream.streaming.planning.sizing import Cost
+from kmufs_stream.typing import Float
 
 GRAM_FEATURES = 6000  # ``auto`` takes this method up to here
 
@@ -80,7 +80,7 @@ def leading_of_gram(
 
 def correlation_matrix(
     state: GramState, scaling: Scaling, standardise: Standardiser
-) -> tuple[Standardised, NDArray[np.float64]]:
+) -> tuple[Standardised, Float]:
     """The correlation matrix of the usable features; the state's scatter is used up."""
     matrix, moments = state.scatter, state.moments
     count = max(moments.count, 1)
@@ -100,7 +100,7 @@ def correlation_matrix(
     return features, matrix
 
 
-def _fill_gaps(state: GramState, gaps: Gaps) -> NDArray[np.float64]:
+def _fill_gaps(state: GramState, gaps: Gaps) -> Float:
     """Put the mean where values are missing into the scatter; returns the mean.
 
     (b + V m)^T (b + V m) = b^T b + m V^T b + (m V^T b)^T + m V^T V m, with m diagonal.
@@ -114,9 +114,9 @@ def _fill_gaps(state: GramState, gaps: Gaps) -> NDArray[np.float64]:
     return mean
 
 
-def _mean(moments: Moments) -> NDArray[np.float64]:
+def _mean(moments: Moments) -> Float:
     """(p,) means of what is not missing, 0 where all is, as shifted and scaled."""
-    mean: NDArray[np.float64] = moments.total / np.maximum(moments.present, 1)
+    mean: Float = moments.total / np.maximum(moments.present, 1)
     return mean
 
 
@@ -174,9 +174,7 @@ def state_of(leading: Leading, scaling: Scaling) -> GramState:
     return GramState(moments, scatter, gaps)
 
 
-def leading_eigenpairs(
-    matrix: NDArray[np.float64], r: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def leading_eigenpairs(matrix: Float, r: int) -> tuple[Float, Float, Float]:
     """The r largest eigenvalues, falling, their vectors and residuals. O(u^3)."""
 
     u = len(matrix)

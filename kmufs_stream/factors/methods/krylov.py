@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Bool, Float
 
 ROUNDING = 8.0  # in units of eps * lambda_1: what a product makes of a vector that is none
 LARGE_ENTRY = 2.5  # of a vector not seen yet, in root mean squares of its feature's entries
@@ -207,7 +206,7 @@ def score_errors(space: Krylov, ritz: RitzPairs, k: int) -> Float:
     return errors
 
 
-def contenders(scores: Float, errors: Float, h: int | None) -> NDArray[np.bool_]:
+def contenders(scores: Float, errors: Float, h: int | None) -> Bool:
     """Features whose scores, wrong by up to their errors, may be among the h highest.
 
     All of them without h.
@@ -215,5 +214,5 @@ def contenders(scores: Float, errors: Float, h: int | None) -> NDArray[np.bool_]
     if h is None or h >= len(scores):
         return np.ones(len(scores), bool)
     least = np.partition(scores - errors, -h)[-h]
-    counted: NDArray[np.bool_] = scores + errors >= least
+    counted: Bool = scores + errors >= least
     return counted

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.factors.methods.krylov import Krylov, RitzPairs, contenders, score_errors
@@ -31,11 +30,10 @@ from kmufs_stream.factors.methods.method import Method, Problem, Read, Reads
 from kmufs_stream.factors.methods.screening import ALL_MISSING, CONSTANT, Standardised, Standardiser
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.products import Far, Product, StartProduct, StartState
-from kmufs_stream.streaming.kernels.scaling import Floats, Precision, Scaling
+from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
 from kmufs_stream.streaming.kernels.sparse import SparseProduct, SparseStartProduct
 from kmufs_stream.streaming.planning.sizing import Cost
-
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Float, Floats, Int
 
 START_CONDITION = 30.0  # directions of the start block fainter than this lose digits
 MEAN_REACH = {"float32": 16.0, "float64": 2.0**20}  # |mean| / std that costs few enough digits
@@ -207,7 +205,7 @@ def _covers(features: Standardised, moments: Moments) -> bool:
     return without and not moments.missing[features.usable].any()
 
 
-def _far(features: Standardised, precision: Precision) -> NDArray[np.int64] | None:
+def _far(features: Standardised, precision: Precision) -> Int | None:
     """Usable features that products cannot take as they are, if few; None: shift and scale all."""
     if features.missing.any():
         return None
@@ -226,7 +224,7 @@ def _images(
     features: Standardised,
     scaling: Scaling,
     precision: Precision,
-    far: NDArray[np.int64] | None,
+    far: Int | None,
     *,
     sparse: bool,
 ) -> Float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kmufs_stream.factors.methods.screening import Standardised
 from kmufs_stream.streaming.kernels.gram import Gaps
 from kmufs_stream.streaming.kernels.scaling import Precision
+from kmufs_stream.typing import Float
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,25 +17,25 @@ class Leading:
     """The leading components of the standardised data, and how far to trust them; see Factor."""
 
     features: Standardised
-    components: NDArray[np.float64]
-    singular_values: NDArray[np.float64]
-    residuals: NDArray[np.float64]
+    components: Float
+    singular_values: Float
+    residuals: Float
     score_error: float
     settled: bool
     last_change: float
     passes: int
-    correlation: NDArray[np.float64] | None
+    correlation: Float | None
     gaps: Gaps | None
 
     @classmethod
     def of_one_read(
         cls,
         features: Standardised,
-        components: NDArray[np.float64],
-        singular_values: NDArray[np.float64],
-        residuals: NDArray[np.float64],
+        components: Float,
+        singular_values: Float,
+        residuals: Float,
         precision: Precision,
-        correlation: NDArray[np.float64] | None = None,
+        correlation: Float | None = None,
         gaps: Gaps | None = None,
     ) -> Leading:
         """What a method that is exact after one read has found, right up to rounding."""
@@ -53,7 +53,7 @@ class Leading:
         )
 
     @property
-    def eigenvalues(self) -> NDArray[np.float64]:
+    def eigenvalues(self) -> Float:
         """(r,) the leading eigenvalues S^2 / n of the correlation matrix."""
         return self.singular_values**2 / self.features.samples
 
@@ -68,8 +68,8 @@ def score_tolerance(precision: Precision) -> float:
     return 1e-6 if precision == "float32" else 1e-12
 
 
-def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def orient_columns(vectors: Float) -> Float:
     """Columns with their signs chosen so that the largest entry of each is positive."""
     largest = np.abs(vectors).argmax(axis=0)
-    signs: NDArray[np.float64] = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    signs: Float = np.sign(vectors[largest, np.arange(vectors.shape[1])])
     return vectors * signs

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, counted
 from kmufs_stream.options import Screening
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
+from kmufs_stream.typing import Bool, Float, Int
 
 ALL_MISSING, MISSING, CONSTANT = "all_missing", "missing", "constant"
 LOW_STD, RARE, NOT_ASKED = "low_std", "rare", "not_asked"
@@ -35,13 +35,13 @@ class Standardised:
     """
 
     samples: int
-    mean: NDArray[np.float64]
-    std: NDArray[np.float64]
-    missing: NDArray[np.int64]
-    usable: NDArray[np.int64]
-    excluded: dict[str, NDArray[np.int64]]
-    dropped: NDArray[np.int64]
-    nonzero: NDArray[np.int64] | None = None
+    mean: Float
+    std: Float
+    missing: Int
+    usable: Int
+    excluded: dict[str, Int]
+    dropped: Int
+    nonzero: Int | None = None
 
     @property
     def rows(self) -> int:
@@ -49,11 +49,11 @@ class Standardised:
         return self.samples + len(self.dropped)
 
     @property
-    def asked(self) -> NDArray[np.int64]:
+    def asked(self) -> Int:
         """Ascending source indices of the features that were asked for."""
         return np.delete(np.arange(len(self.mean)), self.excluded.get(NOT_ASKED, ()))
 
-    def of_all(self, asked: NDArray[np.int64], p: int) -> Standardised:
+    def of_all(self, asked: Int, p: int) -> Standardised:
         """The same, where the features are those ``asked`` of p."""
         mean, std, missing = np.full(p, np.nan), np.full(p, np.nan), np.zeros(p, np.int64)
         mean[asked], std[asked], missing[asked] = self.mean, self.std, self.missing
@@ -92,21 +92,19 @@ class Standardised:
 class Standardiser(Protocol):
     """Standardises features by what a first read has found of them."""
 
-    def __call__(
-        self, moments: Moments, scaling: Scaling, variance: NDArray[np.float64], /
-    ) -> Standardised:
+    def __call__(self, moments: Moments, scaling: Scaling, variance: Float, /) -> Standardised:
         """See :func:`standardise`."""
 
 
 def standardise(
     moments: Moments,
     scaling: Scaling,
-    variance: NDArray[np.float64],
+    variance: Float,
     *,
     feature_name: Callable[[int], str],
     screening: Screening | None = None,
-    nonzero: NDArray[np.int64] | None = None,
-    dropped: NDArray[np.int64] | None = None,
+    nonzero: Int | None = None,
+    dropped: Int | None = None,
 ) -> Standardised:
     """Means, standard deviations and usable features from merged moments.
 
@@ -161,7 +159,7 @@ def standardise(
     )
 
 
-def _check_samples(moments: Moments, dropped: NDArray[np.int64]) -> None:
+def _check_samples(moments: Moments, dropped: Int) -> None:
     if moments.count >= 2:
         return
     if len(dropped):
@@ -208,7 +206,7 @@ def _check_finite(
     )
 
 
-def _check_left(left: NDArray[np.bool_], excluded: dict[str, NDArray[np.int64]]) -> None:
+def _check_left(left: Bool, excluded: dict[str, Int]) -> None:
     if left.any():
         return
     if set(excluded) == {CONSTANT}:

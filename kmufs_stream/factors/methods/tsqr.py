@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from kmufs_stream.factors.methods.leading import Leading, components_for, orient_columns
 from kmufs_stream.factors.methods.method import Method, Problem, Reads
@@ -14,8 +13,7 @@ from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.kernels.sparse import Densified, slab_rows
 from kmufs_stream.streaming.kernels.tsqr import TSQR, TSQRState
 from kmufs_stream.streaming.planning.sizing import Cost
-
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Float
 
 
 def _run(problem: Problem, read: Reads, scaling: Scaling) -> Leading:

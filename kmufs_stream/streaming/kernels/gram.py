@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.streaming.kernels.moments import Moments
-from kmufs_stream.streaming.kernels.scaling import Floats, Scaling
+from kmufs_stream.streaming.kernels.scaling import Scaling
+from kmufs_stream.typing import Array, Bool, Float, Floats, Int
 
 
 @dataclass
@@ -23,8 +24,8 @@ class Gaps:
     counts : (p, p) float64, sums of V^T V.
     """
 
-    values: NDArray[np.float64]
-    counts: NDArray[np.float64]
+    values: Float
+    counts: Float
 
     def merged(self, other: Gaps | None) -> Gaps:
         if other is None:
@@ -41,12 +42,10 @@ class GramState:
     """
 
     moments: Moments
-    scatter: NDArray[np.float64]
+    scatter: Float
     gaps: Gaps | None = None
 
-    def note(
-        self, where: NDArray[np.integer[Any]], values: NDArray[Any], counts: NDArray[Any]
-    ) -> None:
+    def note(self, where: NDArray[np.integer[Any]], values: Array, counts: Array) -> None:
         """Add the V^T b and V^T V of a block, of the features ``where`` that have gaps in it."""
         if self.gaps is None:
             self.gaps = Gaps(np.zeros_like(self.scatter), np.zeros_like(self.scatter))
@@ -78,7 +77,7 @@ class Gram:
         p = len(self.scaling.shift)
         return GramState(Moments.empty(p), np.zeros((p, p)))
 
-    def update(self, state: GramState, values: NDArray[Any], start: int) -> GramState:
+    def update(self, state: GramState, values: Array, start: int) -> GramState:
         gaps = self.note_gaps and values.dtype.kind == "f"
         product = partial(_gram_with_gaps, np.isnan(values)) if gaps else _gram
         made = state.moments.add(self.scaling, values, product)
@@ -94,7 +93,7 @@ class Gram:
         return a.merged(b)
 
 
-Noted = tuple[NDArray[np.int64], Floats, Floats]
+Noted = tuple[Int, Floats, Floats]
 """Features with gaps in a block, their V^T b, and V^T V."""
 
 
@@ -103,9 +102,7 @@ def _gram(block: Floats) -> tuple[tuple[Floats, Noted | None], Floats]:
     return (product, None), product.diagonal()
 
 
-def _gram_with_gaps(
-    missing: NDArray[np.bool_], block: Floats
-) -> tuple[tuple[Floats, Noted | None], Floats]:
+def _gram_with_gaps(missing: Bool, block: Floats) -> tuple[tuple[Floats, Noted | None], Floats]:
     (product, _), squares = _gram(block)
     where = np.flatnonzero(missing.any(axis=0))
     if not len(where) or not np.isfinite(squares).all():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Array, Float, Int
 
 SLAB_ROWS = 4096  # of a block worked on at a time: bounds the distances that are held
 
@@ -28,7 +27,7 @@ class Standard:
     mean: Float
     std: Float
 
-    def of(self, columns: NDArray[np.int64]) -> Standard:
+    def of(self, columns: Int) -> Standard:
         """That of some of the features."""
         return Standard(self.mean[columns], self.std[columns])
 
@@ -36,7 +35,7 @@ class Standard:
         """Whether it does the same, to the last bit."""
         return np.array_equal(self.mean, other.mean) and np.array_equal(self.std, other.std)
 
-    def rows(self, values: NDArray[Any]) -> Float:
+    def rows(self, values: Array) -> Float:
         """(x - mean) / std, (rows, p) float64."""
         inverse = np.divide(1.0, self.std, where=self.std > 0, out=np.zeros(len(self.std)))
         standardised: Float = np.subtract(values, self.mean, dtype=np.float64)
@@ -46,7 +45,7 @@ class Standard:
             standardised[np.isnan(standardised)] = 0.0
         return standardised
 
-    def slabs(self, values: NDArray[Any]) -> Iterator[tuple[int, Float]]:
+    def slabs(self, values: Array) -> Iterator[tuple[int, Float]]:
         """The rows in slabs, each with the number of its first row."""
         for a in range(0, len(values), SLAB_ROWS):
             yield a, self.rows(values[a : a + SLAB_ROWS])
@@ -63,7 +62,7 @@ class LloydState:
     cost : (s,) float64, squared distances of all rows to their nearest centres.
     """
 
-    counts: NDArray[np.int64]
+    counts: Int
     sums: Float
     cost: Float
 
@@ -87,7 +86,7 @@ class Lloyd:
         s, k, p = self.centres.shape
         return LloydState(np.zeros((s, k), np.int64), np.zeros((s, k, p)), np.zeros(s))
 
-    def update(self, state: LloydState, values: NDArray[Any], start: int) -> LloydState:
+    def update(self, state: LloydState, values: Array, start: int) -> LloydState:
         k = self.centres.shape[1]
         for _, rows in self.standard.slabs(values):
             squares = np.einsum("ij,ij->", rows, rows)
@@ -113,10 +112,10 @@ class ClustersState:
     contingency : (k, c) int64, rows of each cluster and class; rows without a class are left out.
     """
 
-    counts: NDArray[np.int64]
+    counts: Int
     sums: Float
     squares: Float
-    contingency: NDArray[np.int64]
+    contingency: Int
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class Clusters:
     """
 
     standard: Standard
-    columns: NDArray[np.int64]
+    columns: Int
     centres: Float
     codes: NDArray[np.int32] | None
     classes: int
@@ -145,7 +144,7 @@ class Clusters:
         counts, table = np.zeros(k, np.int64), np.zeros((k, c), np.int64)
         return ClustersState(counts, np.zeros((k, p)), np.zeros(p), table)
 
-    def update(self, state: ClustersState, values: NDArray[Any], start: int) -> ClustersState:
+    def update(self, state: ClustersState, values: Array, start: int) -> ClustersState:
         k = len(self.centres)
         for a, rows in self.standard.slabs(values):
             ((nearest, _),) = _nearest(rows[:, self.columns], self.centres[None])
@@ -168,7 +167,7 @@ class Clusters:
         )
 
 
-def _nearest(rows: Float, centres: Float) -> Iterator[tuple[NDArray[np.int64], Float]]:
+def _nearest(rows: Float, centres: Float) -> Iterator[tuple[Int, Float]]:
     """Per start, each row's nearest centre, and their squared distance less the row's square."""
     s, k, p = centres.shape
     products = rows @ centres.reshape(s * k, p).T
@@ -179,7 +178,7 @@ def _nearest(rows: Float, centres: Float) -> Iterator[tuple[NDArray[np.int64], F
         yield nearest, distances[np.arange(len(rows)), nearest]
 
 
-def _sums(rows: Float, nearest: NDArray[np.int64], k: int) -> Float:
+def _sums(rows: Float, nearest: Int, k: int) -> Float:
     """(k, p) sums of the rows of each cluster."""
     n = len(rows)
     member = scipy.sparse.csc_array((np.ones(n), nearest, np.arange(n + 1)), shape=(k, n))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kmufs_stream.streaming.kernels.scaling import Floats, Precision, Scaling
+from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
+from kmufs_stream.typing import Array, Float, Floats, Int
 
 Made = TypeVar("Made")
 
@@ -31,11 +31,11 @@ class Moments:
     """
 
     count: int
-    total: NDArray[np.float64]
-    low: NDArray[Any]
-    high: NDArray[Any]
-    missing: NDArray[np.int64]
-    infinite: NDArray[np.int64]
+    total: Float
+    low: Array
+    high: Array
+    missing: Int
+    infinite: Int
     held: bool = True
 
     @classmethod
@@ -49,16 +49,16 @@ class Moments:
         return not self.infinite.any()
 
     @property
-    def present(self) -> NDArray[np.int64]:
+    def present(self) -> Int:
         """(p,) values that are not missing."""
-        present: NDArray[np.int64] = self.count - self.missing
+        present: Int = self.count - self.missing
         return present
 
     def add(
         self,
         scaling: Scaling,
-        x: NDArray[Any],
-        product: Callable[[Floats], tuple[Made, NDArray[Any]]],
+        x: Array,
+        product: Callable[[Floats], tuple[Made, Array]],
     ) -> Made | None:
         """Take in one block and make its product, in float64 where float32 would not do.
 
@@ -93,13 +93,13 @@ class Moments:
         self.total += total
         return made
 
-    def see(self, rows: int, low: NDArray[Any], high: NDArray[Any]) -> None:
+    def see(self, rows: int, low: Array, high: Array) -> None:
         """Count some rows, within which the unsure features have these ranges."""
         self.low = np.fmin(self.low, low) if self.count else low
         self.high = np.fmax(self.high, high) if self.count else high
         self.count += rows
 
-    def _count(self, x: NDArray[Any]) -> bool:
+    def _count(self, x: Array) -> bool:
         """Count what is missing and infinite in a block; returns whether anything is missing."""
         missing = np.isnan(x).sum(axis=0)
         self.missing += missing
@@ -122,11 +122,11 @@ class Moments:
 
 def _attempt(
     scaling: Scaling,
-    x: NDArray[Any],
+    x: Array,
     precision: Precision,
-    product: Callable[[Floats], tuple[Made, NDArray[Any]]],
+    product: Callable[[Floats], tuple[Made, Array]],
     gaps: bool = False,
-) -> tuple[Made, NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Made, Float, Float]:
     """A block's product in one precision, and its sums of b and of b^2."""
     with np.errstate(over="ignore", invalid="ignore"):
         block = scaling.apply(x, precision, gaps=gaps)

@@ -7,15 +7,12 @@ blocks of samples run along memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kmufs_stream.streaming.kernels.moments import Moments
-from kmufs_stream.streaming.kernels.scaling import Floats, Precision, Scaling
-
-Float = NDArray[np.float64]
+from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
+from kmufs_stream.typing import Array, Float, Floats, Int
 
 SQUARED_ROWS = 256  # summed in the precision of the products before float64 takes over
 
@@ -62,7 +59,7 @@ class StartProduct:
         b, p = self.vectors.shape
         return StartState(Moments.empty(p), np.zeros(p), np.zeros((b, p)))
 
-    def update(self, state: StartState, values: NDArray[Any], start: int) -> StartState:
+    def update(self, state: StartState, values: Array, start: int) -> StartState:
         made = state.moments.add(self.scaling, values, self._product)
         if made is not None:
             state.squares += made[0]
@@ -109,7 +106,7 @@ class Far:
     scaling : of these features alone.
     """
 
-    features: NDArray[np.int64]
+    features: Int
     vectors: Floats
     scaling: Scaling
 
@@ -141,7 +138,7 @@ class Product:
         b, p = self.vectors.shape
         return ProductState(np.zeros((b, p)), np.zeros(b))
 
-    def update(self, state: ProductState, values: NDArray[Any], start: int) -> ProductState:
+    def update(self, state: ProductState, values: Array, start: int) -> ProductState:
         dtype, far = self.vectors.dtype, self.far
         precision: Precision = "float32" if dtype == np.float32 else "float64"
         if self.scaling is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.sources.layout import Block, dense
+from kmufs_stream.typing import Array, Int
 
 SAMPLE_ROWS = 20_000
 SAMPLE_BYTES = 256_000_000
@@ -20,7 +20,7 @@ def sample_size(n: int, row_bytes: int) -> int:
     return min(n, SAMPLE_ROWS, max(SAMPLE_BYTES // max(row_bytes, 1), 1))
 
 
-def sample_index(n: int, m: int, seed: int = 0) -> NDArray[np.int64]:
+def sample_index(n: int, m: int, seed: int = 0) -> Int:
     """The m of n row numbers with the smallest seeded hashes, ascending. O(n)."""
     best = np.empty(0, np.uint64)
     index = np.empty(0, np.int64)
@@ -37,7 +37,7 @@ def sample_index(n: int, m: int, seed: int = 0) -> NDArray[np.int64]:
     return np.sort(index)
 
 
-def smallest_hashes(index: NDArray[np.int64], m: int, seed: int = 0) -> NDArray[np.int64]:
+def smallest_hashes(index: Int, m: int, seed: int = 0) -> Int:
     """Places of the m row numbers with the smallest seeded hashes, ascending, or of all.
 
     Of row numbers that hold ``sample_index`` of earlier rows and all later ones, these are
@@ -61,21 +61,21 @@ def _splitmix64(x: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 class TakeRows:
     """Kernel that keeps the rows of ``index`` (ascending), in order, as dense pieces of blocks."""
 
-    index: NDArray[np.int64]
+    index: Int
 
-    def init(self) -> list[NDArray[Any]]:
+    def init(self) -> list[Array]:
         return []
 
-    def update(self, state: list[NDArray[Any]], values: Block, start: int) -> list[NDArray[Any]]:
+    def update(self, state: list[Array], values: Block, start: int) -> list[Array]:
         first, last = np.searchsorted(self.index, [start, start + values.shape[0]])
         state.append(dense(values[self.index[first:last] - start]))
         return state
 
-    def merge(self, a: list[NDArray[Any]], b: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
         return a + b
 
 
-def stack(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+def stack(pieces: list[Array]) -> Array:
     """The pieces as one array; they are used up, so that memory holds one of them twice at most.
 
     A single piece is returned as it is.

@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kmufs_stream.sources.layout import Block, joined_rows
 from kmufs_stream.sources.matrix import Matrix
+from kmufs_stream.typing import Array, Bool, Float, Floats, Int
 
 Precision = Literal["float32", "float64"]
-Floats = NDArray[np.floating[Any]]
-
 PROBE_PLACES = 16
 PROBE_ROWS = 64
 PROBE_COLUMNS = 128  # of a probe worked on at a time: they stay in a core's cache
@@ -56,13 +54,13 @@ class Scaling:
     precision : dtype of block products.
     """
 
-    shift: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    unsure: NDArray[np.int64]
+    shift: Float
+    scale: Float
+    unsure: Int
     precision: Precision
 
     @classmethod
-    def from_probe(cls, probe: NDArray[Any], precision: Precision) -> Scaling:
+    def from_probe(cls, probe: Array, precision: Precision) -> Scaling:
         """From rows of any numeric dtype; what is not finite is passed over."""
         p = probe.shape[1]
         mean, std, varies = np.empty(p), np.empty(p), np.empty(p, bool)
@@ -74,9 +72,9 @@ class Scaling:
     @classmethod
     def about(
         cls,
-        mean: NDArray[np.float64],
-        std: NDArray[np.float64],
-        unsure: NDArray[np.int64],
+        mean: Float,
+        std: Float,
+        unsure: Int,
         dtype: np.dtype[Any],
         precision: Precision,
     ) -> Scaling:
@@ -87,17 +85,17 @@ class Scaling:
         scale = np.clip(power_of_two(np.where(std > 0, std, 1.0)), 1 / limit, limit)
         return cls(shift, scale, unsure, precision)
 
-    def centred(self, mean: NDArray[np.float64]) -> Scaling:
+    def centred(self, mean: Float) -> Scaling:
         """Shifted by the mean, as near as the precision holds it: what is missing then is 0."""
         shift = np.nan_to_num(mean).astype(self.precision).astype(np.float64)
         return replace(self, shift=shift)
 
-    def of(self, features: NDArray[np.int64]) -> Scaling:
+    def of(self, features: Int) -> Scaling:
         """The scaling of some features alone, which the probe has shown to vary."""
         none = np.empty(0, np.int64)
         return replace(self, shift=self.shift[features], scale=self.scale[features], unsure=none)
 
-    def apply(self, x: NDArray[Any], precision: Precision, *, gaps: bool = False) -> Floats:
+    def apply(self, x: Array, precision: Precision, *, gaps: bool = False) -> Floats:
         """One block, (rows, p), as b = (x - shift) / scale; with ``gaps``, 0 where x is missing."""
         rows, p = x.shape
         dtype = np.dtype(precision)
@@ -118,7 +116,7 @@ class Scaling:
                     out[np.isnan(slab)] = 0.0
         return scaled
 
-    def range_of_unsure(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def range_of_unsure(self, x: Array) -> tuple[Array, Array]:
         """Smallest and largest values, (u,) each and in x's dtype, of the unsure features.
 
         NaN where all are missing.
@@ -136,10 +134,10 @@ class Scaling:
     def float32_holds(
         self,
         rows: int,
-        total: NDArray[np.float64],
-        squares: NDArray[np.float64],
-        low: NDArray[Any],
-        high: NDArray[Any],
+        total: Float,
+        squares: Float,
+        low: Array,
+        high: Array,
     ) -> bool:
         """Whether a block's products in float32 neither overflow, vanish nor cancel.
 
@@ -156,7 +154,7 @@ class Scaling:
         held = (squares <= REACH**2).all() and (np.abs(mean) <= CANCELS * spread).all()
         return bool(held) and not vanishes.any()
 
-    def _subtract_integers(self, x: NDArray[Any], out: Floats) -> None:
+    def _subtract_integers(self, x: Array, out: Floats) -> None:
         """x - shift for 64-bit integers, exact where float64 cannot hold x."""
         near = np.abs(x - self.shift).max(axis=0) < 2.0**62
         # Differences that wrap around come out right, as long as they fit.
@@ -165,8 +163,8 @@ class Scaling:
 
 
 def _spread(
-    probe: NDArray[Any],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    probe: Array,
+) -> tuple[Float, Float, Bool]:
     """Mean and standard deviation of each column's finite values, and whether these differ."""
     rows = probe.astype(np.float64)
     ok = np.isfinite(rows)
@@ -186,12 +184,12 @@ def _spread(
     return mean * unit, np.where(varies, std * unit, 0.0), varies
 
 
-def _wrapped(whole: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.int64]:
+def _wrapped(whole: Float, dtype: np.dtype[Any]) -> Int:
     """Whole numbers in the range of a 64-bit dtype as int64, modulo 2^64."""
     with np.errstate(invalid="ignore"):
         return whole.astype(dtype).astype(np.int64)
 
 
-def power_of_two(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def power_of_two(x: Float) -> Float:
     """The power of two below each positive x; 1 for 0."""
     return np.where(x > 0, np.ldexp(0.5, np.frexp(x)[1]), 1.0)

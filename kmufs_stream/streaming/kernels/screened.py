@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
+from kmufs_stream.typing import Bool, Int
 
 
 @dataclass
@@ -26,10 +26,10 @@ class ScreenedState(Generic[State]):
     """
 
     inner: State
-    present: NDArray[np.int64]
-    gaps: NDArray[np.int64]
-    nonzero: NDArray[np.int64]
-    dropped: list[NDArray[np.int64]]
+    present: Int
+    gaps: Int
+    nonzero: Int
+    dropped: list[Int]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Screened(Generic[State]):
 
     kernel: Kernel[State]
     features: int
-    columns: NDArray[np.int64] | None = None
-    complete: NDArray[np.bool_] | None = None
+    columns: Int | None = None
+    complete: Bool | None = None
     count_nonzero: bool = False
 
     def init(self) -> ScreenedState[State]:
@@ -77,7 +77,7 @@ class Screened(Generic[State]):
     @staticmethod
     def _complete(
         state: ScreenedState[State],
-        complete: NDArray[np.bool_],
+        complete: Bool,
         values: Any,
         start: int,
     ) -> Any:
@@ -102,7 +102,7 @@ def missing_in(block: Any) -> Any:
     return csr_array((np.isnan(block.data), block.indices, block.indptr), shape=block.shape)
 
 
-def _nonzero(block: Any) -> NDArray[np.int64]:
+def _nonzero(block: Any) -> Int:
     """(p,) values of a block that are there and not 0."""
     values = block.data if isinstance(block, csr_array) else block
     there = values != 0
@@ -110,5 +110,5 @@ def _nonzero(block: Any) -> NDArray[np.int64]:
         there &= ~np.isnan(values)
     if isinstance(block, csr_array):
         return np.bincount(block.indices[there], minlength=block.shape[1])
-    counts: NDArray[np.int64] = there.sum(axis=0)
+    counts: Int = there.sum(axis=0)
     return counts

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.streaming.kernels.gram import GramState
@@ -21,8 +20,7 @@ from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.products import ProductState, StartState
 from kmufs_stream.streaming.kernels.scaling import Scaling, power_of_two
-
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Array, Float, Int
 
 SLAB_BYTES = 2**24, 2**26  # densified at a time, least and most
 PAIRS = 2**20  # of entries of the same row, multiplied at a time: bounds a sparse product
@@ -61,7 +59,7 @@ def sparse_scaling(probe: Any) -> Scaling:
     return Scaling(np.zeros(p), scale, np.flatnonzero(~varies), "float64")
 
 
-def ranges(x: csr_array, features: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+def ranges(x: csr_array, features: Int) -> tuple[Array, Array]:
     """Smallest and largest values of some features, the zeros that are not stored included.
 
     NaN where all are missing.
@@ -222,13 +220,13 @@ class Densified(Generic[State]):
         return self.kernel.merge(a, b)
 
 
-def _slabs(rows: csr_array) -> Iterator[NDArray[Any]]:
+def _slabs(rows: csr_array) -> Iterator[Array]:
     step = slab_rows(rows.shape[1])
     for a in range(0, rows.shape[0], step):
         yield rows[a : a + step].toarray()
 
 
-def _cuts(pairs: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _cuts(pairs: Int) -> Iterator[tuple[int, int]]:
     """Runs of rows with at most PAIRS pairs, or one row; ``pairs`` counts up to each row."""
     a, before = 0, 0
     while a < len(pairs):

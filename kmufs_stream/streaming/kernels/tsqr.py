@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from kmufs_stream.streaming.kernels.moments import Moments
-from kmufs_stream.streaming.kernels.scaling import Floats, Scaling
-
-Float = NDArray[np.float64]
+from kmufs_stream.streaming.kernels.scaling import Scaling
+from kmufs_stream.typing import Array, Float, Floats
 
 
 @dataclass
@@ -52,7 +49,7 @@ class TSQR:
         p = len(self.scaling.shift)
         return TSQRState(Moments.empty(p), np.zeros((0, p + 1)))
 
-    def update(self, state: TSQRState, values: NDArray[Any], start: int) -> TSQRState:
+    def update(self, state: TSQRState, values: Array, start: int) -> TSQRState:
         def stacked(block: Floats) -> tuple[Float, Float]:
             t, width = state.triangle.shape
             below = np.empty((t + len(block), width), order="F")
