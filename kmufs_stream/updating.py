@@ -214,7 +214,7 @@ def _added(
     with blas.all_cores(), _fixed_by_factor():
         sparse, fills = matrix.layout.sparsity is not None, screening.missing == "mean"
         fresh = reader(gram_kernel(scaling, sparse=sparse, fills=fills))
-        state = state_of(factor, scaling).merged(fresh)
+        state = state_of(factor, scaling) + fresh
         del fresh
         single = "float32" in (factor.precision, plan.precision)
         least: Precision = "float32" if single else "float64"

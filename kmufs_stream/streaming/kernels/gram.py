@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kmufs_stream.streaming.kernels.kernel import Kernel, Sums
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.typing import Array, Bool, Float, Floats, Int
 
 
 @dataclass
-class Gaps:
+class Gaps(Sums):
     """Where values are missing: V is 1 there and 0 elsewhere.
 
     Attributes
@@ -27,47 +27,42 @@ class Gaps:
     values: Float
     counts: Float
 
-    def merged(self, other: Gaps | None) -> Gaps:
-        if other is None:
-            return self
-        return Gaps(self.values + other.values, self.counts + other.counts)
-
 
 @dataclass
 class GramState:
     """Moments, and the (p, p) float64 sums of b^T b with b = (x - shift) / scale.
 
-    b is 0 where a value is missing; with ``gaps``, if there are any, any other number can be
-    put there afterwards.
+    b is 0 where a value is missing; ``gaps``, None without any, allows to replace the 0 by
+    another number afterwards.
     """
 
     moments: Moments
     scatter: Float
     gaps: Gaps | None = None
 
-    def note(self, where: NDArray[np.integer[Any]], values: Array, counts: Array) -> None:
-        """Add the V^T b and V^T V of a block, of the features ``where`` that have gaps in it."""
+    def __add__(self, other: GramState) -> GramState:
+        gaps = self.gaps + other.gaps if self.gaps and other.gaps else self.gaps or other.gaps
+        return GramState(self.moments + other.moments, self.scatter + other.scatter, gaps)
+
+    def note(self, features: Array, values: Array, counts: Array) -> None:
+        """Add the V^T b and V^T V of a block, of the features that miss values in it."""
         if self.gaps is None:
             self.gaps = Gaps(np.zeros_like(self.scatter), np.zeros_like(self.scatter))
-        self.gaps.values[where] += values
-        self.gaps.counts[np.ix_(where, where)] += counts
-
-    def merged(self, other: GramState) -> GramState:
-        gaps = other.gaps if self.gaps is None else self.gaps.merged(other.gaps)
-        return GramState(self.moments.merged(other.moments), self.scatter + other.scatter, gaps)
+        self.gaps.values[features] += values
+        self.gaps.counts[np.ix_(features, features)] += counts
 
 
 @dataclass(frozen=True)
-class Gram:
+class Gram(Kernel[GramState]):
     """Moments and Gram matrix of the shifted, scaled rows: one BLAS product per block.
 
     Parameters
     ----------
-    note_gaps : keep the gaps too: two products more for blocks that have any, of the features
-        that do.
+    note_gaps : also sum up the gaps: two more products for blocks with missing values, of the
+        features that miss them.
 
     O(rows p^2) per block; the state takes 8 p^2 bytes, three times that with gaps. Once a value
-    is infinite the products stop and only the counts go on, so that all of them can be named.
+    is infinite, values are only counted, so that an error can report all of them.
     """
 
     scaling: Scaling
@@ -77,7 +72,7 @@ class Gram:
         p = len(self.scaling.shift)
         return GramState(Moments.empty(p), np.zeros((p, p)))
 
-    def update(self, state: GramState, values: Array, start: int) -> GramState:
+    def update(self, state: GramState, values: Any, start: int) -> GramState:
         gaps = self.note_gaps and values.dtype.kind == "f"
         product = partial(_gram_with_gaps, np.isnan(values)) if gaps else _gram
         made = state.moments.add(self.scaling, values, product)
@@ -89,12 +84,9 @@ class Gram:
             state.note(*noted)
         return state
 
-    def merge(self, a: GramState, b: GramState) -> GramState:
-        return a.merged(b)
-
 
 Noted = tuple[Int, Floats, Floats]
-"""Features with gaps in a block, their V^T b, and V^T V."""
+"""Features that miss values in a block, their V^T b, and V^T V."""
 
 
 def _gram(block: Floats) -> tuple[tuple[Floats, Noted | None], Floats]:
@@ -104,8 +96,8 @@ def _gram(block: Floats) -> tuple[tuple[Floats, Noted | None], Floats]:
 
 def _gram_with_gaps(missing: Bool, block: Floats) -> tuple[tuple[Floats, Noted | None], Floats]:
     (product, _), squares = _gram(block)
-    where = np.flatnonzero(missing.any(axis=0))
-    if not len(where) or not np.isfinite(squares).all():
+    features = np.flatnonzero(missing.any(axis=0))
+    if not len(features) or not np.isfinite(squares).all():
         return (product, None), squares
-    gaps = missing[:, where].astype(block.dtype)
-    return (product, (where, gaps.T @ block, gaps.T @ gaps)), squares
+    gaps = missing[:, features].astype(block.dtype)
+    return (product, (features, gaps.T @ block, gaps.T @ gaps)), squares

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+import operator
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 State = TypeVar("State")
 A = TypeVar("A")
@@ -30,6 +31,16 @@ class Kernel(Protocol[State]):
 
     def merge(self, a: State, b: State) -> State:
         """Return the state of a's rows followed by b's; a and b stay as they are."""
+        merged: State = operator.add(a, b)
+        return merged
+
+
+@dataclass
+class Sums:
+    """A state that merges by adding up field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)

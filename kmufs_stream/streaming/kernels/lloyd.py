@@ -1,4 +1,4 @@
-"""K-means over all rows: one Lloyd step of several starts per read, and what clusters explain."""
+"""K-means over all rows: a Lloyd step of several starts per read, and sums over clusters."""
 
 from __future__ import annotations
 
@@ -9,57 +9,55 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from kmufs_stream.streaming.kernels.kernel import Kernel, Sums
 from kmufs_stream.typing import Array, Float, Int
 
-SLAB_ROWS = 4096  # of a block worked on at a time: bounds the distances that are held
+SLAB_ROWS = 4096  # of a block at a time: bounds the distances that are held
 
 
 @dataclass(frozen=True)
 class Standard:
-    """What standardises rows.
+    """Means and standard deviations that rows are standardised with.
 
     Attributes
     ----------
-    mean, std : (p,) float64; a feature whose std is 0 becomes 0 and so counts for nothing, and
-        so does a value that is missing.
+    mean, std : (p,) float64; a feature whose std is 0 becomes 0, and so does a missing value.
     """
 
     mean: Float
     std: Float
 
     def of(self, columns: Int) -> Standard:
-        """That of some of the features."""
         return Standard(self.mean[columns], self.std[columns])
 
     def same_as(self, other: Standard) -> bool:
-        """Whether it does the same, to the last bit."""
         return np.array_equal(self.mean, other.mean) and np.array_equal(self.std, other.std)
 
     def rows(self, values: Array) -> Float:
-        """(x - mean) / std, (rows, p) float64."""
+        """Return (x - mean) / std, (rows, p) float64."""
         inverse = np.divide(1.0, self.std, where=self.std > 0, out=np.zeros(len(self.std)))
         standardised: Float = np.subtract(values, self.mean, dtype=np.float64)
-        with np.errstate(invalid="ignore"):  # infinite values of features that count for nothing
+        with np.errstate(invalid="ignore"):  # infinite values of features whose std is 0
             standardised *= inverse
         if values.dtype.kind == "f":
             standardised[np.isnan(standardised)] = 0.0
         return standardised
 
     def slabs(self, values: Array) -> Iterator[tuple[int, Float]]:
-        """The rows in slabs, each with the number of its first row."""
+        """Yield standardised slabs, each after the number of its first row."""
         for a in range(0, len(values), SLAB_ROWS):
             yield a, self.rows(values[a : a + SLAB_ROWS])
 
 
 @dataclass
-class LloydState:
-    """Per start, what became of the rows.
+class LloydState(Sums):
+    """The assignment of the rows, for s starts.
 
     Attributes
     ----------
     counts : (s, k) int64, rows nearest to each centre.
     sums : (s, k, p) float64, their sums.
-    cost : (s,) float64, squared distances of all rows to their nearest centres.
+    cost : (s,) float64, sums of squared distances to the nearest centres.
     """
 
     counts: Int
@@ -68,8 +66,8 @@ class LloydState:
 
 
 @dataclass(frozen=True)
-class Lloyd:
-    """The assignment step of K-means for s starts at once.
+class Lloyd(Kernel[LloydState]):
+    """The assignment step of K-means, for s starts at once.
 
     Parameters
     ----------
@@ -96,20 +94,17 @@ class Lloyd:
                 state.cost[i] += squares + distances.sum()
         return state
 
-    def merge(self, a: LloydState, b: LloydState) -> LloydState:
-        return LloydState(a.counts + b.counts, a.sums + b.sums, a.cost + b.cost)
-
 
 @dataclass
-class ClustersState:
-    """What a clustering makes of all rows.
+class ClustersState(Sums):
+    """Sums over clusters.
 
     Attributes
     ----------
     counts : (k,) int64, rows of each cluster.
-    sums : (k, p) float64, their sums, standardised.
-    squares : (p,) float64, sums of squares of all rows, standardised.
-    contingency : (k, c) int64, rows of each cluster and class; rows without a class are left out.
+    sums : (k, p) float64, sums of their standardised rows.
+    squares : (p,) float64, sums of squares of all standardised rows.
+    contingency : (k, c) int64, rows of each cluster and class, without those of no class.
     """
 
     counts: Int
@@ -119,16 +114,16 @@ class ClustersState:
 
 
 @dataclass(frozen=True)
-class Clusters:
-    """Assign rows by some of their features, and sum all features by cluster.
+class Clusters(Kernel[ClustersState]):
+    """Assign rows to clusters by some of their features, and sum all features by cluster.
 
     Parameters
     ----------
     standard : of all p features.
     columns : (h,) int64, the features in which the centres live.
     centres : (k, h) float64, in standardised coordinates.
-    codes : (n,) integer class of each row, -1 for none; None without classes.
-    classes : c, their number.
+    codes : (n,) class of each row, -1 for none; None without classes.
+    classes : number of classes c.
 
     O(rows k h + rows p) per block; the state takes 8 k (p + c + 1) bytes.
     """
@@ -158,17 +153,9 @@ class Clusters:
                 state.contingency += np.bincount(cells, minlength=k * self.classes).reshape(k, -1)
         return state
 
-    def merge(self, a: ClustersState, b: ClustersState) -> ClustersState:
-        return ClustersState(
-            a.counts + b.counts,
-            a.sums + b.sums,
-            a.squares + b.squares,
-            a.contingency + b.contingency,
-        )
-
 
 def _nearest(rows: Float, centres: Float) -> Iterator[tuple[Int, Float]]:
-    """Per start, each row's nearest centre, and their squared distance less the row's square."""
+    """Yield, by start, each row's nearest centre, and |row - centre|^2 - |row|^2."""
     s, k, p = centres.shape
     products = rows @ centres.reshape(s * k, p).T
     products *= -2.0
@@ -179,7 +166,7 @@ def _nearest(rows: Float, centres: Float) -> Iterator[tuple[Int, Float]]:
 
 
 def _sums(rows: Float, nearest: Int, k: int) -> Float:
-    """(k, p) sums of the rows of each cluster."""
+    """Return the (k, p) sums of the rows of each cluster."""
     n = len(rows)
     member = scipy.sparse.csc_array((np.ones(n), nearest, np.arange(n + 1)), shape=(k, n))
     return np.asarray(member @ rows, dtype=np.float64)

@@ -24,10 +24,10 @@ class Moments:
     count : rows seen.
     total : (p,) float64, sums of (x - shift) / scale.
     low, high : smallest and largest x of the scaling's unsure features, in x's own dtype (float64
-        cannot tell all 64-bit integers apart); equal where a feature is constant, NaN before the
-        first value that is not missing. Empty before the first row.
-    missing, infinite : (p,) int64, values that are NaN, and infinite.
-    held : whether the scaling's precision held every block so far.
+        cannot tell all 64-bit integers apart); equal for constant features, NaN before the first
+        value that is not missing. Empty before the first row.
+    missing, infinite : (p,) int64, numbers of NaN and of infinite values.
+    held : whether products in the scaling's precision were accurate for every block so far.
     """
 
     count: int
@@ -43,6 +43,19 @@ class Moments:
         missing, infinite = np.zeros((2, p), np.int64)
         return cls(0, np.zeros(p), np.empty(0), np.empty(0), missing, infinite)
 
+    def __add__(self, other: Moments) -> Moments:
+        if not (self.count and other.count):
+            return copy.deepcopy(self if self.count else other)
+        return Moments(
+            self.count + other.count,
+            self.total + other.total,
+            np.fmin(self.low, other.low),
+            np.fmax(self.high, other.high),
+            self.missing + other.missing,
+            self.infinite + other.infinite,
+            self.held and other.held,
+        )
+
     @property
     def valid(self) -> bool:
         """Whether no value so far was infinite."""
@@ -50,24 +63,21 @@ class Moments:
 
     @property
     def present(self) -> Int:
-        """(p,) values that are not missing."""
+        """(p,) numbers of values that are not missing."""
         present: Int = self.count - self.missing
         return present
 
     def add(
-        self,
-        scaling: Scaling,
-        x: Array,
-        product: Callable[[Floats], tuple[Made, Array]],
+        self, scaling: Scaling, x: Array, product: Callable[[Floats], tuple[Made, Array]]
     ) -> Made | None:
-        """Take in one block and make its product, in float64 where float32 would not do.
+        """Add one block and return its product, made in float64 where float32 would not do.
 
         Parameters
         ----------
-        product : makes it from the shifted, scaled block b, which is 0 where x is missing; also
-            the (p,) sums of b^2, which tell whether it can be trusted. Called again where not.
+        product : makes it from the shifted, scaled block b, 0 where x is missing; returns also
+            the (p,) sums of b^2, which show whether it is accurate. Called again where not.
 
-        Returns None once a value was infinite: from then on there are only counts.
+        Returns None once a value was infinite: from then on values are only counted.
         """
         rows = len(x)
         low, high = scaling.range_of_unsure(x)
@@ -94,30 +104,17 @@ class Moments:
         return made
 
     def see(self, rows: int, low: Array, high: Array) -> None:
-        """Count some rows, within which the unsure features have these ranges."""
+        """Count rows in which the unsure features have these ranges."""
         self.low = np.fmin(self.low, low) if self.count else low
         self.high = np.fmax(self.high, high) if self.count else high
         self.count += rows
 
     def _count(self, x: Array) -> bool:
-        """Count what is missing and infinite in a block; returns whether anything is missing."""
+        """Count missing and infinite values; return whether there are missing ones."""
         missing = np.isnan(x).sum(axis=0)
         self.missing += missing
         self.infinite += np.isinf(x).sum(axis=0)
         return bool(missing.any())
-
-    def merged(self, other: Moments) -> Moments:
-        if not (self.count and other.count):
-            return copy.deepcopy(self if self.count else other)
-        return Moments(
-            self.count + other.count,
-            self.total + other.total,
-            np.fmin(self.low, other.low),
-            np.fmax(self.high, other.high),
-            self.missing + other.missing,
-            self.infinite + other.infinite,
-            self.held and other.held,
-        )
 
 
 def _attempt(
@@ -127,10 +124,10 @@ def _attempt(
     product: Callable[[Floats], tuple[Made, Array]],
     gaps: bool = False,
 ) -> tuple[Made, Float, Float]:
-    """A block's product in one precision, and its sums of b and of b^2."""
+    """Return a block's product in one precision, and its sums of b and of b^2."""
     with np.errstate(over="ignore", invalid="ignore"):
         block = scaling.apply(x, precision, gaps=gaps)
-        # A product with ones sums in BLAS's blocks: faster and rounds less than row by row.
+        # A product with ones sums in BLAS's blocks: faster, and rounds less than row by row.
         total = np.ones(len(block), block.dtype) @ block
         made, squares = product(block)
     return made, total.astype(np.float64), squares.astype(np.float64)

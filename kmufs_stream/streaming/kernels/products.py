@@ -7,9 +7,11 @@ blocks of samples run along memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from kmufs_stream.streaming.kernels.kernel import Kernel, Sums
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
 from kmufs_stream.typing import Array, Float, Floats, Int
@@ -18,7 +20,7 @@ SQUARED_ROWS = 256  # summed in the precision of the products before float64 tak
 
 
 @dataclass
-class StartState:
+class StartState(Sums):
     """Moments, sums of squares, and the product with the start block.
 
     Attributes
@@ -32,24 +34,17 @@ class StartState:
     squares: Float
     product: Float
 
-    def merged(self, other: StartState) -> StartState:
-        return StartState(
-            self.moments.merged(other.moments),
-            self.squares + other.squares,
-            self.product + other.product,
-        )
-
 
 @dataclass(frozen=True)
-class StartProduct:
+class StartProduct(Kernel[StartState]):
     """Moments, squares and G B^T B of the shifted, scaled rows B: the first read.
 
     Parameters
     ----------
-    vectors : (b, p) the start block G, in the scaling's precision.
+    vectors : (b, p) start block G, in the scaling's precision.
 
-    O(rows p b) per block; the state takes 8 p (b + 5) bytes. Once a value is not finite the
-    products stop and only the counts go on.
+    O(rows p b) per block; the state takes 8 p (b + 5) bytes. Once a value is infinite, values are
+    only counted.
     """
 
     scaling: Scaling
@@ -59,7 +54,7 @@ class StartProduct:
         b, p = self.vectors.shape
         return StartState(Moments.empty(p), np.zeros(p), np.zeros((b, p)))
 
-    def update(self, state: StartState, values: Array, start: int) -> StartState:
+    def update(self, state: StartState, values: Any, start: int) -> StartState:
         made = state.moments.add(self.scaling, values, self._product)
         if made is not None:
             state.squares += made[0]
@@ -74,12 +69,9 @@ class StartProduct:
         vectors = self.vectors.astype(rows.dtype, copy=False)
         return (squares, (vectors @ rows.T) @ rows), squares
 
-    def merge(self, a: StartState, b: StartState) -> StartState:
-        return a.merged(b)
-
 
 @dataclass
-class ProductState:
+class ProductState(Sums):
     """The product of a centred projection with the data.
 
     Attributes
@@ -91,9 +83,6 @@ class ProductState:
     product: Float
     total: Float
 
-    def merged(self, other: ProductState) -> ProductState:
-        return ProductState(self.product + other.product, self.total + other.total)
-
 
 @dataclass(frozen=True)
 class Far:
@@ -102,7 +91,7 @@ class Far:
     Attributes
     ----------
     features : (f,) their indices.
-    vectors : (b, f) the block of vectors at these features.
+    vectors : (b, f) block of vectors at these features.
     scaling : of these features alone.
     """
 
@@ -112,16 +101,16 @@ class Far:
 
 
 @dataclass(frozen=True)
-class Product:
-    """(X G^T - 1 c^T)^T X over all rows, each block used twice while it is in memory.
+class Product(Kernel[ProductState]):
+    """(X G^T - 1 c^T)^T X over all rows; each block is used twice while it is in memory.
 
     Parameters
     ----------
-    vectors : (b, p) the block G, in the precision of the products; 0 at features that are far.
-    centre : (b,) the projections c = G mean, which keep the sums small.
+    vectors : (b, p) block G, in the precision of the products; 0 at features that are far.
+    centre : (b,) projections c = G mean, which keep the sums small.
     scaling : shifts and scales each block first; None takes the values as they are, which saves
         a pass over the block.
-    far : the few features that cannot be taken as they are where the others can.
+    far : the few features that have to be shifted and scaled where the others need not be.
     gaps : values may be missing, as an earlier read has found; they count as the shift.
 
     O(rows p b) per block; the state takes 8 (p + 1) b bytes. All other values must be finite, as
@@ -156,6 +145,3 @@ class Product:
         state.product += product
         state.total += projected.sum(axis=1, dtype=np.float64)
         return state
-
-    def merge(self, a: ProductState, b: ProductState) -> ProductState:
-        return a.merged(b)

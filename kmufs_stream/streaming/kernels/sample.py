@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.sources.layout import Block, dense
+from kmufs_stream.streaming.kernels.kernel import Kernel
 from kmufs_stream.typing import Array, Int
 
 SAMPLE_ROWS = 20_000
@@ -16,12 +17,12 @@ HASHED_AT_ONCE = 2**20
 
 
 def sample_size(n: int, row_bytes: int) -> int:
-    """Rows that a sample holds: min(n, 20000, 256 MB of rows), and at least one."""
+    """Return the rows of a sample: min(n, 20000, 256 MB of rows), at least one."""
     return min(n, SAMPLE_ROWS, max(SAMPLE_BYTES // max(row_bytes, 1), 1))
 
 
 def sample_index(n: int, m: int, seed: int = 0) -> Int:
-    """The m of n row numbers with the smallest seeded hashes, ascending. O(n)."""
+    """Return the m of n row numbers with the smallest seeded hashes, ascending. O(n)."""
     best = np.empty(0, np.uint64)
     index = np.empty(0, np.int64)
     for start in range(0, n, HASHED_AT_ONCE):
@@ -38,10 +39,9 @@ def sample_index(n: int, m: int, seed: int = 0) -> Int:
 
 
 def smallest_hashes(index: Int, m: int, seed: int = 0) -> Int:
-    """Places of the m row numbers with the smallest seeded hashes, ascending, or of all.
+    """Return the ascending positions of the m row numbers, or all, with the smallest hashes.
 
-    Of row numbers that hold ``sample_index`` of earlier rows and all later ones, these are
-    ``sample_index`` of all rows.
+    Among ``sample_index`` of earlier rows and all later rows these are ``sample_index`` of all.
     """
     if len(index) <= m:
         return np.arange(len(index))
@@ -50,7 +50,7 @@ def smallest_hashes(index: Int, m: int, seed: int = 0) -> Int:
 
 
 def _splitmix64(x: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Steele, Lea and Flood's SplitMix64 finaliser: a bijection, so hashes never collide."""
+    """SplitMix64 (Steele, Lea and Flood 2014): a bijection, so hashes never collide."""
     x = x + np.uint64((0x9E3779B97F4A7C15 * (seed + 1)) % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -58,8 +58,8 @@ def _splitmix64(x: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True)
-class TakeRows:
-    """Kernel that keeps the rows of ``index`` (ascending), in order, as dense pieces of blocks."""
+class TakeRows(Kernel[list[Array]]):
+    """Keep the rows of ``index`` (ascending), in order, as one dense piece of each block."""
 
     index: Int
 
@@ -71,15 +71,9 @@ class TakeRows:
         state.append(dense(values[self.index[first:last] - start]))
         return state
 
-    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        return a + b
-
 
 def stack(pieces: list[Array]) -> Array:
-    """The pieces as one array; they are used up, so that memory holds one of them twice at most.
-
-    A single piece is returned as it is.
-    """
+    """Join pieces to one array, removing each from the list, so that one is held twice at most."""
     if len(pieces) == 1:
         return pieces.pop()
     rows = sum(len(piece) for piece in pieces)

@@ -1,4 +1,4 @@
-"""Shift and scale that keep block products exact enough, found from a few rows."""
+"""Shift and scale of features that keep block products accurate, from a probe of a few rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kmufs_stream.typing import Array, Bool, Float, Floats, Int
 Precision = Literal["float32", "float64"]
 PROBE_PLACES = 16
 PROBE_ROWS = 64
-PROBE_COLUMNS = 128  # of a probe worked on at a time: they stay in a core's cache
-SLAB_BYTES = 2**18  # of a block worked on at a time: stays in a core's cache
+PROBE_COLUMNS = 128  # of a probe at a time: they stay in a core's cache
+SLAB_BYTES = 2**18  # of a block at a time: stays in a core's cache
 REACH = 2.0**40  # |b| up to here: float32 sums of squares are far from overflow
-CANCELS = 16.0  # a block this many spreads away from the shift loses digits in float32
+CANCELS = 16.0  # spreads away from the shift at which a block loses digits in float32
 
 
 def probe_starts(n: int, chunk_rows: int) -> list[int]:
-    """First rows of the places that a probe visits, spread over the store, one chunk each."""
+    """Return the first rows of the chunks that a probe reads, spread over n rows."""
     unit = max(chunk_rows, PROBE_ROWS)
     units = -(-n // unit)
     places = min(max(units // 32, 2), PROBE_PLACES, units)
@@ -29,7 +29,7 @@ def probe_starts(n: int, chunk_rows: int) -> list[int]:
 
 
 def read_probe(matrix: Matrix) -> Block:
-    """A few rows from all over the matrix, at most 1024 x p; reads one chunk per place."""
+    """Read a few rows from all over a matrix, at most 1024 x p."""
     n = matrix.shape[0]
     starts = probe_starts(n, matrix.layout.chunk_rows)
     length = (
@@ -43,14 +43,14 @@ def read_probe(matrix: Matrix) -> Block:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Per-feature shift and power-of-two scale, shared by all blocks.
+    """A shift and a power-of-two scale for each feature, the same for all blocks.
 
     Attributes
     ----------
     shift : (p,) float64, near each feature's mean and exact in the data's dtype.
     scale : (p,) float64, a power of two near each feature's standard deviation, never 0.
-    unsure : (u,) int64, features of which the probe saw one value only: they may be constant, and
-        their scale is arbitrary.
+    unsure : (u,) int64, features with a single value in the probe: they may be constant, and their
+        scale is arbitrary.
     precision : dtype of block products.
     """
 
@@ -61,7 +61,7 @@ class Scaling:
 
     @classmethod
     def from_probe(cls, probe: Array, precision: Precision) -> Scaling:
-        """From rows of any numeric dtype; what is not finite is passed over."""
+        """Derive shift and scale from rows of any numeric dtype; values not finite are ignored."""
         p = probe.shape[1]
         mean, std, varies = np.empty(p), np.empty(p), np.empty(p, bool)
         for a in range(0, p, PROBE_COLUMNS):
@@ -78,7 +78,7 @@ class Scaling:
         dtype: np.dtype[Any],
         precision: Precision,
     ) -> Scaling:
-        """For data of ``dtype`` near these means and deviations; where they are 0 or NaN, any."""
+        """Round means and deviations, which may be 0 or NaN, to a shift and scale for a dtype."""
         exact = dtype.type if dtype.kind == "f" else np.rint
         shift = np.asarray(exact(np.nan_to_num(mean)), dtype=np.float64)
         limit = 2.0**120 if precision == "float32" else 2.0**1000
@@ -86,17 +86,17 @@ class Scaling:
         return cls(shift, scale, unsure, precision)
 
     def centred(self, mean: Float) -> Scaling:
-        """Shifted by the mean, as near as the precision holds it: what is missing then is 0."""
+        """Shift by the mean, as near as the precision holds it: missing values then become 0."""
         shift = np.nan_to_num(mean).astype(self.precision).astype(np.float64)
         return replace(self, shift=shift)
 
     def of(self, features: Int) -> Scaling:
-        """The scaling of some features alone, which the probe has shown to vary."""
+        """Restrict to some features, all of which vary in the probe."""
         none = np.empty(0, np.int64)
         return replace(self, shift=self.shift[features], scale=self.scale[features], unsure=none)
 
     def apply(self, x: Array, precision: Precision, *, gaps: bool = False) -> Floats:
-        """One block, (rows, p), as b = (x - shift) / scale; with ``gaps``, 0 where x is missing."""
+        """Return b = (x - shift) / scale of a block; with ``gaps``, 0 where x is missing."""
         rows, p = x.shape
         dtype = np.dtype(precision)
         # Wider data than the products are shifted before they are rounded.
@@ -117,9 +117,9 @@ class Scaling:
         return scaled
 
     def range_of_unsure(self, x: Array) -> tuple[Array, Array]:
-        """Smallest and largest values, (u,) each and in x's dtype, of the unsure features.
+        """Return the smallest and largest values, (u,) in x's dtype, of the unsure features.
 
-        NaN where all are missing.
+        NaN where all values are missing.
         """
         if not len(self.unsure):
             return x[0, :0], x[0, :0]
@@ -139,33 +139,31 @@ class Scaling:
         low: Array,
         high: Array,
     ) -> bool:
-        """Whether a block's products in float32 neither overflow, vanish nor cancel.
+        """Check that a block's products in float32 neither overflow, underflow nor cancel.
 
         Parameters
         ----------
         total, squares : (p,) sums of b and of b^2, in float32 or better.
-        low, high : what ``range_of_unsure`` says.
+        low, high : from ``range_of_unsure``.
         """
         mean = total / rows
         spread = np.sqrt(np.maximum(squares / rows - mean**2, 1.0))
         half = (high.astype(np.float64) - low.astype(np.float64)) / 2
         vanishes = (half > 0) & (half < self.scale[self.unsure] / REACH)
-        # Not any(squares > ...): what is NaN does not hold either.
+        # Not any(squares > ...): NaN must fail too.
         held = (squares <= REACH**2).all() and (np.abs(mean) <= CANCELS * spread).all()
         return bool(held) and not vanishes.any()
 
     def _subtract_integers(self, x: Array, out: Floats) -> None:
-        """x - shift for 64-bit integers, exact where float64 cannot hold x."""
+        """Write x - shift of 64-bit integers, exact where float64 cannot hold x."""
         near = np.abs(x - self.shift).max(axis=0) < 2.0**62
-        # Differences that wrap around come out right, as long as they fit.
+        # Differences that wrap around are right as long as they fit.
         wrapped = x.astype(np.int64, copy=False) - _wrapped(self.shift, x.dtype)
         out[:] = np.where(near, wrapped, x - self.shift)
 
 
-def _spread(
-    probe: Array,
-) -> tuple[Float, Float, Bool]:
-    """Mean and standard deviation of each column's finite values, and whether these differ."""
+def _spread(probe: Array) -> tuple[Float, Float, Bool]:
+    """Return mean and standard deviation of each column's finite values, and if they differ."""
     rows = probe.astype(np.float64)
     ok = np.isfinite(rows)
     rows[~ok] = 0.0
@@ -185,11 +183,11 @@ def _spread(
 
 
 def _wrapped(whole: Float, dtype: np.dtype[Any]) -> Int:
-    """Whole numbers in the range of a 64-bit dtype as int64, modulo 2^64."""
+    """Convert whole numbers in the range of a 64-bit dtype to int64, modulo 2^64."""
     with np.errstate(invalid="ignore"):
         return whole.astype(dtype).astype(np.int64)
 
 
 def power_of_two(x: Float) -> Float:
-    """The power of two below each positive x; 1 for 0."""
+    """Round each positive x down to a power of two; 0 becomes 1."""
     return np.where(x > 0, np.ldexp(0.5, np.frexp(x)[1]), 1.0)

@@ -1,4 +1,4 @@
-"""A kernel of some features, and of the samples that miss no value, counted on the way."""
+"""A kernel of some features and of the samples without missing values, which are counted."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kmufs_stream.typing import Bool, Int
 
 @dataclass
 class ScreenedState(Generic[State]):
-    """A kernel's state with counts of its q features.
+    """A kernel's state, and counts of its q features.
 
     Attributes
     ----------
-    inner : of the kernel, after the rows kept.
-    present : (q,) int64, values that are not missing, all rows.
-    gaps : (q,) int64, values that are missing in the rows kept.
-    nonzero : (q,) int64, values that are there and not 0, in the rows kept.
-    dropped : row numbers left out, ascending, as pieces.
+    inner : state of the kernel after the rows kept.
+    present : (q,) int64, values of all rows that are not missing.
+    gaps : (q,) int64, missing values of the rows kept.
+    nonzero : (q,) int64, values of the rows kept that are neither 0 nor missing.
+    dropped : ascending numbers of the rows dropped, in pieces.
     """
 
     inner: State
@@ -34,14 +34,13 @@ class ScreenedState(Generic[State]):
 
 @dataclass(frozen=True)
 class Screened(Generic[State]):
-    """A kernel that sees only some columns, and only rows without gaps in ``complete``.
+    """A kernel that is given only some columns, and only rows without gaps in ``complete``.
 
     Parameters
     ----------
+    features : their number q.
     columns : (q,) of the p features; None for all.
-    features : q.
     complete : (q,) bool, features of which a row must not miss a value; None keeps all rows.
-    count_nonzero : whether to count what is not 0.
     """
 
     kernel: Kernel[State]
@@ -75,13 +74,8 @@ class Screened(Generic[State]):
         )
 
     @staticmethod
-    def _complete(
-        state: ScreenedState[State],
-        complete: Bool,
-        values: Any,
-        start: int,
-    ) -> Any:
-        """The rows without gaps, the others noted."""
+    def _complete(state: ScreenedState[State], complete: Bool, values: Any, start: int) -> Any:
+        """Return the rows without gaps; count the others."""
         if values.dtype.kind != "f":
             state.present += values.shape[0]
             return values
@@ -96,14 +90,14 @@ class Screened(Generic[State]):
 
 
 def missing_in(block: Any) -> Any:
-    """Where values of a block, dense or CSR, are missing: an array of bool of the same kind."""
+    """Return where values of a block, dense or CSR, are missing: booleans of the same kind."""
     if not isinstance(block, csr_array):
         return np.isnan(block)
     return csr_array((np.isnan(block.data), block.indices, block.indptr), shape=block.shape)
 
 
 def _nonzero(block: Any) -> Int:
-    """(p,) values of a block that are there and not 0."""
+    """Count the values of each feature that are neither 0 nor missing."""
     values = block.data if isinstance(block, csr_array) else block
     there = values != 0
     if values.dtype.kind == "f":

@@ -1,9 +1,9 @@
-"""Kernels for sparse data: CSR blocks, never centred, densified a slab of rows at most.
+"""Kernels for sparse data: CSR blocks, never centred, made dense at most a slab of rows at a time.
 
-The means are taken out where sums are merged, not from the rows: with b = x / scale,
+Means are subtracted from the sums, not from the rows: with b = x / scale,
 sum (b - m)(b - m)^T = sum b b^T - n m m^T. All sums are in float64, so a variance or covariance
-carries a relative error of about eps (1 + (mean / std)^2): 1e-14 for a mean of ten standard
-deviations, 1e-10 for a thousand. ``CANCELS`` is where that is refused.
+has a relative error of about eps (1 + (mean / std)^2): 1e-14 for a mean of ten standard
+deviations, 1e-10 for a thousand. Beyond ``CANCELS`` the data are refused.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Any, Generic
 import numpy as np
 from scipy.sparse import csr_array
 
-from kmufs_stream.streaming.kernels.gram import GramState
+from kmufs_stream.streaming.kernels.gram import Gram, GramState
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.moments import Moments
-from kmufs_stream.streaming.kernels.products import ProductState, StartState
+from kmufs_stream.streaming.kernels.products import ProductState, StartProduct, StartState
 from kmufs_stream.streaming.kernels.scaling import Scaling, power_of_two
 from kmufs_stream.typing import Array, Float, Int
 
-SLAB_BYTES = 2**24, 2**26  # densified at a time, least and most
-PAIRS = 2**20  # of entries of the same row, multiplied at a time: bounds a sparse product
+SLAB_BYTES = 2**24, 2**26  # least and most made dense at a time
+PAIRS = 2**20  # of entries in the same row, multiplied at a time: bounds a sparse product
 PAIR_COST = 1000  # of a pair in a sparse product, in multiplications of a dense one
-CANCELS = 1e5  # |mean| / std from which scores may lose the digits that ties are told by
+CANCELS = 1e5  # |mean| / std from which scores lose digits that ties depend on
 
 
 def slab_rows(p: int) -> int:
-    """Rows of p features that are densified at a time: 4 p, within SLAB_BYTES."""
+    """Rows of p features that are made dense at a time: 4 p, within SLAB_BYTES."""
     least, most = SLAB_BYTES
     return max(min(max(32 * p * p, least), most) // (8 * p), 64)
 
 
 def gram_update_bytes(rows: int, p: int) -> int:
-    """Upper bound of what SparseGram makes beside the scaled block of that many rows."""
+    """Upper bound of what an update of SparseGram takes beside the scaled block."""
     return 8 * min(rows, slab_rows(p)) * p + max(8 * p * p, 40 * PAIRS)
 
 
 def sparse_scaling(probe: Any) -> Scaling:
-    """Scale without shift from a few CSR rows, as ``Scaling.from_probe`` has it for dense ones."""
+    """Scale features without a shift, from a few CSR rows; see ``Scaling.from_probe``."""
     rows, p = probe.shape
     values = probe.data.astype(np.float64)
     lost = ~np.isfinite(values)
@@ -60,10 +60,7 @@ def sparse_scaling(probe: Any) -> Scaling:
 
 
 def ranges(x: csr_array, features: Int) -> tuple[Array, Array]:
-    """Smallest and largest values of some features, the zeros that are not stored included.
-
-    NaN where all are missing.
-    """
+    """Smallest and largest value of some features, zeros included; NaN where all are missing."""
     columns: Any = x[:, features].tocsc() if len(features) < x.shape[1] else x.tocsc()
     stored = np.diff(columns.indptr)
     filled = np.flatnonzero(stored)
@@ -79,9 +76,9 @@ def ranges(x: csr_array, features: Int) -> tuple[Array, Array]:
 
 
 def _scaled(moments: Moments, scaling: Scaling, x: csr_array) -> Any:
-    """Take one block into the moments; x / scale in float64 as CSR, 0 where missing. O(nnz).
+    """Add one block to the moments; return x / scale in float64, 0 where x is missing. O(nnz).
 
-    Returns None once a value was infinite: from then on there are only counts.
+    Returns None once a value was infinite: from then on values are only counted.
     """
     rows, p = x.shape
     moments.see(rows, *ranges(x, scaling.unsure))
@@ -97,22 +94,15 @@ def _scaled(moments: Moments, scaling: Scaling, x: csr_array) -> Any:
 
 
 @dataclass(frozen=True)
-class SparseGram:
-    """Moments and Gram matrix of scaled rows: ``Gram`` for CSR blocks.
+class SparseGram(Gram):
+    """``Gram`` for CSR blocks: moments and Gram matrix of scaled rows.
 
     Very sparse slabs are multiplied as they are, in O(sum of squared row counts); the others are
-    densified for BLAS, which is faster from about three percent on. The state takes 8 p^2 bytes,
-    an update what ``gram_update_bytes()`` says; both more with gaps, as for ``Gram``.
+    made dense for BLAS, which is faster from about three percent on. An update takes what
+    ``gram_update_bytes()`` says, more with gaps.
     """
 
-    scaling: Scaling
-    note_gaps: bool = False
-
-    def init(self) -> GramState:
-        p = len(self.scaling.scale)
-        return GramState(Moments.empty(p), np.zeros((p, p)))
-
-    def update(self, state: GramState, values: csr_array, start: int) -> GramState:
+    def update(self, state: GramState, values: Any, start: int) -> GramState:
         rows = _scaled(state.moments, self.scaling, values)
         if rows is None:
             return state
@@ -128,53 +118,37 @@ class SparseGram:
                 state.scatter += slab.T @ slab
         return state
 
-    def merge(self, a: GramState, b: GramState) -> GramState:
-        return a.merged(b)
-
 
 def _note_gaps(state: GramState, values: csr_array, rows: csr_array) -> None:
-    """Add where a block's values are missing, and what its scaled rows hold beside them."""
+    """Add the gaps of a block to a state."""
     there = np.flatnonzero(np.isnan(values.data))
     if not len(there):
         return
     row = np.searchsorted(values.indptr, there, side="right") - 1
-    where, column = np.unique(values.indices[there], return_inverse=True)
-    shape = (len(where), values.shape[0])
+    features, column = np.unique(values.indices[there], return_inverse=True)
+    shape = (len(features), values.shape[0])
     missing = csr_array((np.ones(len(there)), (column, row)), shape=shape)
-    state.note(where, (missing @ rows).toarray(), (missing @ missing.T).toarray())
+    state.note(features, (missing @ rows).toarray(), (missing @ missing.T).toarray())
 
 
 @dataclass(frozen=True)
-class SparseStartProduct:
-    """Moments, squares and G B^T B of scaled rows B: ``StartProduct`` for CSR blocks.
+class SparseStartProduct(StartProduct):
+    """``StartProduct`` for CSR blocks. O(nnz b) per block."""
 
-    O(nnz b) per block.
-    """
-
-    scaling: Scaling
-    vectors: Float
-
-    def init(self) -> StartState:
-        b, p = self.vectors.shape
-        return StartState(Moments.empty(p), np.zeros(p), np.zeros((b, p)))
-
-    def update(self, state: StartState, values: csr_array, start: int) -> StartState:
+    def update(self, state: StartState, values: Any, start: int) -> StartState:
         rows = _scaled(state.moments, self.scaling, values)
         if rows is not None:
             state.squares += np.bincount(rows.indices, rows.data**2, rows.shape[1])
             state.product += (rows.T @ (rows @ self.vectors.T)).T
         return state
 
-    def merge(self, a: StartState, b: StartState) -> StartState:
-        return a.merged(b)
-
 
 @dataclass(frozen=True)
-class SparseProduct:
-    """(B G^T - 1 c^T)^T B of scaled rows B = X / scale: ``Product`` for CSR blocks.
+class SparseProduct(Kernel[ProductState]):
+    """``Product`` for CSR blocks: (B G^T - 1 c^T)^T B of the scaled rows B = X / scale.
 
-    The scale goes to the vectors, not to the rows. O(nnz b) per block. Values that are missing
-    count as ``fill``, (p,), if an earlier read has found any; all others must be finite.
+    The vectors are scaled, not the rows. O(nnz b) per block. Missing values count as ``fill``,
+    (p,), if an earlier read has found any; all others must be finite.
     """
 
     vectors: Float
@@ -197,13 +171,10 @@ class SparseProduct:
         state.total += projected.sum(axis=0)
         return state
 
-    def merge(self, a: ProductState, b: ProductState) -> ProductState:
-        return a.merged(b)
-
 
 @dataclass(frozen=True)
 class Densified(Generic[State]):
-    """A kernel for dense blocks, given CSR blocks a dense slab at a time."""
+    """A kernel for dense blocks, fed with CSR blocks a dense slab at a time."""
 
     kernel: Kernel[State]
 
@@ -227,7 +198,7 @@ def _slabs(rows: csr_array) -> Iterator[Array]:
 
 
 def _cuts(pairs: Int) -> Iterator[tuple[int, int]]:
-    """Runs of rows with at most PAIRS pairs, or one row; ``pairs`` counts up to each row."""
+    """Runs of rows with at most PAIRS pairs, or one row; ``pairs`` are counted up to each row."""
     a, before = 0, 0
     while a < len(pairs):
         b = max(int(np.searchsorted(pairs, before + PAIRS, side="right")), a + 1)
@@ -236,7 +207,7 @@ def _cuts(pairs: Int) -> Iterator[tuple[int, int]]:
 
 
 def _add_sparse(scatter: Float, rows: Any) -> None:
-    """Add rows^T rows, by way of BLAS for a single row that is full."""
+    """Add rows^T rows to a scatter; a single full row is made dense for BLAS."""
     p = len(scatter)
     if rows.shape[0] == 1 and rows.nnz**2 > PAIRS:
         slab = rows.toarray()

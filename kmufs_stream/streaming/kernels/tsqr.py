@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from kmufs_stream.streaming.kernels.kernel import Kernel
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.typing import Array, Float, Floats
@@ -19,7 +20,7 @@ class TSQRState:
     Attributes
     ----------
     moments : counts, sums and ranges.
-    triangle : (t, p + 1) float64 upper triangular, t = min(rows, p + 1): R with R^T R = B^T B,
+    triangle : (t, p + 1) float64, upper triangular, t = min(rows, p + 1): R with R^T R = B^T B,
         where a row of B is 1 followed by (x - shift) / scale.
     """
 
@@ -28,15 +29,15 @@ class TSQRState:
 
 
 @dataclass(frozen=True)
-class TSQR:
-    """Moments and the R of shifted, scaled rows after a column of ones: one QR per block.
+class TSQR(Kernel[TSQRState]):
+    """Moments, and R of the shifted, scaled rows after a column of ones: one QR per block.
 
     O((rows + p) p^2) per block, so blocks of several times p rows are best; the state takes
-    8 (p + 1)^2 bytes, a step as much again and its block in float64. Once a value is not finite
-    the QR stops and only the counts go on. Source: Demmel, Grigori, Hoemmen and Langou,
-    "Communication-optimal parallel and sequential QR and LU factorizations" (2012).
+    8 (p + 1)^2 bytes, a step as much again and its block in float64. Once a value is not finite,
+    values are only counted. Source: Demmel, Grigori, Hoemmen and Langou, "Communication-optimal
+    parallel and sequential QR and LU factorizations" (2012).
 
-    Raises ValueError for a scaling whose precision is not float64: digits are what this is for.
+    Raises ValueError for a scaling in float32: this method is chosen for its digits.
     """
 
     scaling: Scaling
@@ -64,7 +65,7 @@ class TSQR:
         return state
 
     def merge(self, a: TSQRState, b: TSQRState) -> TSQRState:
-        moments = a.moments.merged(b.moments)
+        moments = a.moments + b.moments
         if not moments.valid:
             return TSQRState(moments, np.zeros((0, a.triangle.shape[1])))
         stacked = np.asfortranarray(np.concatenate([a.triangle, b.triangle]))
@@ -72,7 +73,7 @@ class TSQR:
 
 
 def _triangle(stacked: Float) -> Float:
-    """R of a Fortran-ordered matrix, which is used up; rows of R at most as many as columns."""
+    """Return R, at most square, of a Fortran-ordered matrix, which is overwritten."""
     rows, columns = stacked.shape
     if rows == 0:
         return stacked
