@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from kmufs_stream.factors.methods.leading import Leading, components_for, orient_columns
+from kmufs_stream.factors.methods.leading import (
+    Leading,
+    components_for,
+    orient_columns,
+    score_tolerance,
+)
 from kmufs_stream.factors.methods.method import Method, Problem, Reads
 from kmufs_stream.factors.methods.screening import Standardised, Standardiser
 from kmufs_stream.streaming.kernels.gram import Gaps, Gram, GramState
@@ -20,7 +25,7 @@ GRAM_FEATURES = 6000  # ``auto`` takes this method up to here
 
 
 def gram_kernel(scaling: Scaling, *, sparse: bool, fills: bool) -> Kernel[GramState]:
-    """The kernel for blocks of this kind; ``fills``: means may stand in for missing values."""
+    """Return the kernel for dense or CSR blocks; ``fills``: means may replace missing values."""
     return (SparseGram if sparse else Gram)(scaling, note_gaps=fills)
 
 
@@ -49,39 +54,38 @@ def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
     )
 
 
-def _passed_over(p: int) -> str:
-    return "" if p <= GRAM_FEATURES else f"{p} features are more than {GRAM_FEATURES}"
-
-
-METHOD = Method(_run, _cost, _passed_over)
+METHOD = Method(
+    _run,
+    _cost,
+    lambda p: f"{p} features are more than {GRAM_FEATURES}" if p > GRAM_FEATURES else "",
+)
 
 
 def leading_of_gram(
     state: GramState, scaling: Scaling, k: int, standardise: Standardiser
 ) -> Leading:
-    """The leading components for k clusters from a merged Gram state, whose scatter is used up.
+    """Compute the leading components for k clusters from a merged state, which is overwritten.
 
     Raises RequestError as ``standardise()`` does. O(u^3), three matrices of u^2.
     """
     features, correlation = correlation_matrix(state, scaling, standardise)
     r = components_for(k, len(features.usable))
     values, components, residuals = leading_eigenpairs(correlation, r)
-    singular_values = np.sqrt(features.samples * values)
-    return Leading.of_one_read(
-        features,
-        components,
-        singular_values,
-        residuals,
-        scaling.precision,
-        correlation,
-        None if state.gaps is None else _about_mean(state, state.gaps, scaling),
+    return Leading(
+        features=features,
+        components=components,
+        singular_values=np.sqrt(features.samples * values),
+        residuals=residuals,
+        score_error=score_tolerance(scaling.precision),
+        correlation=correlation,
+        gaps=None if state.gaps is None else _about_mean(state, state.gaps, scaling),
     )
 
 
 def correlation_matrix(
     state: GramState, scaling: Scaling, standardise: Standardiser
 ) -> tuple[Standardised, Float]:
-    """The correlation matrix of the usable features; the state's scatter is used up."""
+    """Compute the correlation matrix of the usable features; overwrites the state's scatter."""
     matrix, moments = state.scatter, state.moments
     count = max(moments.count, 1)
     centre = moments.total / count
@@ -101,7 +105,7 @@ def correlation_matrix(
 
 
 def _fill_gaps(state: GramState, gaps: Gaps) -> Float:
-    """Put the mean where values are missing into the scatter; returns the mean.
+    """Replace missing values by the mean in the scatter; return the mean.
 
     (b + V m)^T (b + V m) = b^T b + m V^T b + (m V^T b)^T + m V^T V m, with m diagonal.
     """
@@ -115,15 +119,15 @@ def _fill_gaps(state: GramState, gaps: Gaps) -> Float:
 
 
 def _mean(moments: Moments) -> Float:
-    """(p,) means of what is not missing, 0 where all is, as shifted and scaled."""
+    """Return (p,) means of shifted, scaled values that are not missing; 0 where all are."""
     mean: Float = moments.total / np.maximum(moments.present, 1)
     return mean
 
 
 def _about_mean(state: GramState, gaps: Gaps, scaling: Scaling) -> Gaps:
-    """The gaps as a factor keeps them: V^T (x - mean), of the features that have any.
+    """Return the gaps as a factor keeps them: V^T (x - mean), of the features that have any.
 
-    V^T (b - m) where values are there is V^T b - V^T (1 - V) m, with m diagonal.
+    With m diagonal, V^T (b - m) over values not missing is V^T b - V^T (1 - V) m.
     """
     mean, missing = _mean(state.moments), state.moments.missing
     where = np.flatnonzero(missing)
@@ -135,15 +139,15 @@ def _about_mean(state: GramState, gaps: Gaps, scaling: Scaling) -> Gaps:
 
 
 def state_of(leading: Leading, scaling: Scaling) -> GramState:
-    """The merged state that a factor with its correlation matrix was made from, to rounding.
+    """Rebuild the merged state that a factor with its correlation matrix was made from.
 
     Parameters
     ----------
-    scaling : shift and scale to have it in, of the features asked for; its unsure ones are those
-        that are constant or have no value.
+    scaling : shift and scale of the new state, of the features asked for; its unsure ones are
+        constant or have no value.
 
-    Of features left out for other reasons the variances come back, not their products with other
-    features. O(p^2), four matrices of p^2, and three more with gaps.
+    Equal to rounding. Features excluded for other reasons keep their variances only, not their
+    products with other features. O(p^2), four matrices of p^2, and three more with gaps.
     """
     assert leading.correlation is not None
     features = leading.features.of_asked()
@@ -175,8 +179,7 @@ def state_of(leading: Leading, scaling: Scaling) -> GramState:
 
 
 def leading_eigenpairs(matrix: Float, r: int) -> tuple[Float, Float, Float]:
-    """The r largest eigenvalues, falling, their vectors and residuals. O(u^3)."""
-
+    """Return the r largest eigenvalues, falling, their vectors and residuals. O(u^3)."""
     u = len(matrix)
     values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(u - r, u - 1), check_finite=False)
     values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1])

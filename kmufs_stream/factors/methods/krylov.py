@@ -1,7 +1,8 @@
-"""The Krylov space of a block Lanczos run, its Ritz pairs, and what they leave open.
+"""The Krylov space of a block Lanczos run, its Ritz pairs, and estimates of their errors.
 
-C maps the newest block beyond the space; everything before it is known. So the projected C gives
-Ritz pairs with their residuals, and its continuation an estimate of what more reads would change.
+C maps the newest block beyond the space; the images of all other vectors are known. So C projected
+on the space gives Ritz pairs with residuals, and its continuation an estimate of what more reads
+would change.
 
 Sources: Golub and Underwood, "The block Lanczos method for computing eigenvalues" (1977); Davis
 and Kahan, "The rotation of eigenvectors by a perturbation" (1970).
@@ -16,9 +17,9 @@ import scipy.linalg
 
 from kmufs_stream.typing import Bool, Float
 
-ROUNDING = 8.0  # in units of eps * lambda_1: what a product makes of a vector that is none
-LARGE_ENTRY = 2.5  # of a vector not seen yet, in root mean squares of its feature's entries
-CONTINUED = 8  # blocks that an estimate looks ahead
+ROUNDING = 8.0  # in units of eps * lambda_1: length of a zero vector after a product
+LARGE_ENTRY = 2.5  # of a vector not known yet, in root mean squares of its feature's entries
+CONTINUED = 8  # blocks by which an estimate continues the space
 
 
 class Krylov:
@@ -29,7 +30,7 @@ class Krylov:
     vectors : (u, size) float64, orthonormal; the images of the first ``done`` are known.
     coupling : (size, done) float64, vectors^T C vectors[:, :done]; C times those vectors is
         ``vectors @ coupling`` up to rounding.
-    invariant : C maps the span of the vectors into itself up to rounding.
+    invariant : whether C maps the span of the vectors into itself, up to rounding.
     """
 
     def __init__(
@@ -54,17 +55,17 @@ class Krylov:
 
     @property
     def newest(self) -> Float:
-        """The block whose images are to be found."""
+        """(u, b) block whose images are not known yet."""
         return self._vectors[:, self.done : self.size]
 
     @property
     def noise(self) -> float:
-        """Length of what rounding makes of a vector that should be none."""
+        """Length that rounding gives to a vector that should be zero."""
         known = self._coupling[: self.done, : self.done]
         return ROUNDING * self._eps * float(np.linalg.norm(known, 2))
 
     def extend(self, images: Float) -> None:
-        """Take C times the newest block, which is used up, and add the next block."""
+        """Take C times the newest block, which is overwritten, and append the next block."""
         old, size = self.done, self.size
         self._old, self.done = old, size
         self._coupling[:size, old:size] = _project_out(self.vectors, images)
@@ -74,23 +75,23 @@ class Krylov:
         self.invariant = rank == 0
         self._coupling[size : size + rank, old:size] = upper
         self._append(following)
-        # Random vectors in place of what was dependent may meet what the start block missed.
+        # Random vectors replace dependent ones; they may find what the start block missed.
         missing = min(self._width, room) - rank
         if missing > 0:
             fresh = self._rng.standard_normal((len(self._vectors), missing))
             self._append(_independent(fresh, self.vectors, 0.0, missing)[0])
 
     def continued(self, k: int) -> tuple[Float, Float, Float]:
-        """Leading eigenpairs of the projected C, continued by CONTINUED blocks.
+        """Return leading eigenpairs of the projected C, continued by CONTINUED blocks.
 
-        Returns the k + 1 largest eigenvalues, falling, the (size, k) coordinates that the k
-        leading vectors have in this space, and the (k,) lengths that they have beyond it.
+        These are the k + 1 largest eigenvalues, falling, the (size, k) coordinates of the k
+        leading vectors in this space, and their (k,) lengths beyond it.
         """
         old, done, size = self._old, self.done, self.size
         width = size - done
         total = size + (CONTINUED - 1) * width
         known, onward = self.coupling[:done], self.coupling[done:]
-        middle = step = 0.0  # where nothing leads on, nothing is expected beyond
+        middle = step = 0.0  # an invariant space is not continued
         if onward.any():
             middle = float(np.trace(known[old:, old:])) / (done - old)
             step = float(np.linalg.norm(onward)) / width**0.5
@@ -106,7 +107,7 @@ class Krylov:
         )
         inside = vectors[:size, ::-1][:, :k]
         beyond = np.zeros(inside.shape[1])
-        if total > size:  # else 1 - 1 leaves the root of a rounding error
+        if total > size:  # else this is the root of a rounding error
             beyond = np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->j", inside, inside), 0.0))
         return np.maximum(values[::-1], 0.0), inside, beyond
 
@@ -117,7 +118,7 @@ class Krylov:
 
 
 def _project_out(basis: Float, block: Float) -> Float:
-    """Make a block orthogonal to an orthonormal basis, in place; returns what it had of it."""
+    """Make a block orthogonal to an orthonormal basis, in place; return its coefficients."""
     first = basis.T @ block
     block -= basis @ first
     second = basis.T @ block  # twice is enough (Kahan and Parlett)
@@ -127,15 +128,15 @@ def _project_out(basis: Float, block: Float) -> Float:
 
 
 def _independent(block: Float, basis: Float, noise: float, room: int) -> tuple[Float, Float]:
-    """Orthonormal Q, orthogonal to the basis, and R with Q R = the block up to noise.
+    """Return orthonormal Q, orthogonal to the basis, and R with Q R = the block up to noise.
 
-    The block is orthogonal to the basis but for rounding; Q has at most ``room`` columns.
+    The block is orthogonal to the basis up to rounding; Q has at most ``room`` columns.
     """
     q, upper, order = scipy.linalg.qr(block, mode="economic", pivoting=True, check_finite=False)
     rank = min(int((np.abs(np.diag(upper)) > noise).sum()), room)
     unordered = np.empty((rank, block.shape[1]))
     unordered[:, order] = upper[:rank]
-    # A faint direction still carries some of the basis, grown by its normalisation.
+    # Normalising a faint direction has magnified what it had of the basis.
     clean = np.asarray(q[:, :rank], np.float64)
     _project_out(basis, clean)
     final, rest = scipy.linalg.qr(clean, mode="economic", check_finite=False)
@@ -144,49 +145,44 @@ def _independent(block: Float, basis: Float, noise: float, room: int) -> tuple[F
 
 @dataclass(frozen=True)
 class RitzPairs:
-    """The leading Ritz pairs of a Krylov space.
+    """The leading Ritz pairs of a Krylov space, at most r of them.
 
     Attributes
     ----------
     values : (r,) float64, falling, at least 0.
     vectors : (u, r) float64, orthonormal.
     residuals : (r,) float64, ||C v - value v||.
-    directions : (size, r) float64, C v - value v in the coordinates of the space.
     """
 
     values: Float
     vectors: Float
     residuals: Float
-    directions: Float
 
     @classmethod
     def of(cls, space: Krylov, r: int) -> RitzPairs:
-        """The r leading pairs, or as many as the space has."""
         coupling, done = space.coupling, space.done
         square = coupling[:done]
         values, mix = np.linalg.eigh((square + square.T) / 2)
         values, mix = values[::-1][:r], mix[:, ::-1][:, :r]
-        directions = coupling @ mix
-        directions[:done] -= mix * values
-        residuals = np.linalg.norm(directions, axis=0)
-        vectors = space.vectors[:, :done] @ mix
-        return cls(np.maximum(values, 0.0), vectors, residuals, directions)
+        differences = coupling @ mix
+        differences[:done] -= mix * values
+        residuals = np.linalg.norm(differences, axis=0)
+        return cls(np.maximum(values, 0.0), space.vectors[:, :done] @ mix, residuals)
 
     def scores(self, k: int) -> Float:
-        """(u,) sums of value v_i^2 over the k leading pairs."""
+        """Return (u,) sums of value v_i^2 over the k leading pairs."""
         leading: Float = self.vectors[:, :k] ** 2 @ self.values[:k]
         return leading
 
 
 def score_errors(space: Krylov, ritz: RitzPairs, k: int) -> Float:
-    """(u,) estimates of the errors of the scores: what more reads would change.
+    """Estimate the (u,) errors of the scores: what more reads would change.
 
-    The recurrence is continued by CONTINUED steps with the mean of its latest coefficients, which
-    is where those of a noise spectrum tend to. The scores of the k leading vectors that this has
-    show how far the present ones are off: outright along the vectors that there are already;
-    along those not there yet by a length, spread over the features as the k-th Ritz vector and
-    those after it are. A length is never below what rounding makes: noise over gap (Davis and
-    Kahan).
+    The recurrence is continued by CONTINUED steps with the mean of its latest coefficients, to
+    which those of a noise spectrum tend. The scores of its k leading vectors are compared with
+    the present ones. Along the vectors of the space their difference is known; of what lies beyond
+    only the length is, and it is spread over the features like the k-th and later Ritz vectors.
+    No length is below that of rounding: noise over gap (Davis and Kahan).
     """
     u = len(ritz.vectors)
     if len(ritz.values) < k:
@@ -207,10 +203,7 @@ def score_errors(space: Krylov, ritz: RitzPairs, k: int) -> Float:
 
 
 def contenders(scores: Float, errors: Float, h: int | None) -> Bool:
-    """Features whose scores, wrong by up to their errors, may be among the h highest.
-
-    All of them without h.
-    """
+    """Find features whose scores, given their errors, may be among the h highest; None: all."""
     if h is None or h >= len(scores):
         return np.ones(len(scores), bool)
     least = np.partition(scores - errors, -h)[-h]

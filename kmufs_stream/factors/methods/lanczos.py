@@ -1,10 +1,10 @@
 """The leading components of wide data by randomised block Lanczos, one read per step.
 
 C = Z^T Z / n is the correlation matrix of the usable features. Each read multiplies it with a
-block of orthonormal vectors; Rayleigh-Ritz on all blocks so far, orthogonalised in full, gives
+block of orthonormal vectors; Rayleigh-Ritz on all blocks so far, fully reorthogonalised, gives
 Ritz values and vectors. k separated clusters make k - 1 strong components; the k-th lies in the
-noise, among neighbours so close that no few reads tell them apart. So reading stops on the scores
-a_i = sum_{j<=k} lambda_j P_ij^2, not on residuals alone.
+noise, among neighbours so close that a few reads cannot tell them apart. So reading stops on the
+scores a_i = sum_{j<=k} lambda_j P_ij^2, not on residuals alone.
 
 Sources: Golub and Underwood, "The block Lanczos method for computing eigenvalues" (1977); Musco
 and Musco, "Randomized block Krylov methods for stronger and faster approximate singular value
@@ -12,8 +12,6 @@ decomposition" (2015).
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -26,7 +24,7 @@ from kmufs_stream.factors.methods.leading import (
     orient_columns,
     score_tolerance,
 )
-from kmufs_stream.factors.methods.method import Method, Problem, Read, Reads
+from kmufs_stream.factors.methods.method import Method, Problem, Reads
 from kmufs_stream.factors.methods.screening import ALL_MISSING, CONSTANT, Standardised, Standardiser
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.products import Far, Product, StartProduct, StartState
@@ -35,110 +33,49 @@ from kmufs_stream.streaming.kernels.sparse import SparseProduct, SparseStartProd
 from kmufs_stream.streaming.planning.sizing import Cost
 from kmufs_stream.typing import Float, Floats, Int
 
-START_CONDITION = 30.0  # directions of the start block fainter than this lose digits
+START_CONDITION = 30.0  # fainter directions of the start block lose digits
 MEAN_REACH = {"float32": 16.0, "float64": 2.0**20}  # |mean| / std that costs few enough digits
-FAR_SHARE = 1 / 8  # of the features at most: shifting more costs as much as shifting all
-RANGE_REACH = 2.0**40  # values and spreads up to here are far from overflow, down from underflow
-
-
-@dataclass(frozen=True)
-class LanczosBytes:
-    """Upper bounds of the memory that a run takes, for plans.
-
-    Attributes
-    ----------
-    state : one kernel state.
-    update : what one block's update makes beside the state and the scaled block.
-    driver : everything between and during the reads.
-    """
-
-    state: int
-    update: int
-    driver: int
+FAR_SHARE = 1 / 8  # of the features: shifting more costs as much as shifting all
+RANGE_REACH = 2.0**40  # values and spreads up to here are far from overflow and underflow
 
 
 def product_block_columns(k: int) -> int:
-    """Columns of a block for k clusters: enough that most data settle in five or six reads."""
+    """Return the columns of a block for k clusters: most data then settle in five or six reads."""
     return k + 22
 
 
-def lanczos_bytes(p: int, block: int, steps: int, block_rows: int, itemsize: int) -> LanczosBytes:
-    """Memory of a run over p features in at most ``steps`` reads.
-
-    Parameters
-    ----------
-    block : columns of a block of vectors, as of ``product_block_columns()``.
-    block_rows : rows of a block of samples.
-    itemsize : bytes of a number in products, 8 or 4.
-    """
-    width = min(block, p)
-    columns = min(p, width * (steps + 1))
-    state = 8 * p * (width + 6)
-    update = itemsize * (width * p + 2 * width * block_rows) + 8 * p
-    driver = 8 * (p * (columns + 8 * width) + 6 * columns**2)
-    return LanczosBytes(state, update, driver)
-
-
-def lanczos(
-    run: Read,
-    scaling: Scaling,
-    p: int,
-    *,
-    k: int,
-    h: int | None,
-    tol: float,
-    max_passes: int,
-    seed: int,
-    standardise: Standardiser,
-    block: int | None = None,
-    sparse: bool = False,
-) -> Leading:
+def lanczos(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
     """Read until the scores for k clusters have settled.
 
-    Parameters
-    ----------
-    run : performs one read.
-    p : features of the source.
-    k : components that make the scores; r = ``components_for(k, u)`` are returned.
-    h : how many features are to be chosen: only scores that may be among the h highest have to
-        settle. None: all have to.
-    tol : a score has settled when its change over one step, and the estimate of its error, are
-        below this.
-    max_passes : reads at most; at least 1, and 2 where features are left out that vary, or means
-        stand in for missing values, since one read then only shows which.
-    seed : of the random vectors.
-    block : columns of a block, ``product_block_columns(k)`` by default. One read finds no more
-        components than that, should it be the only one.
-    sparse : blocks come as CSR; the scaling then has no shift, and its precision is float64.
+    Where features that vary are excluded, or means replace missing values, the first read only
+    shows which, and a second is made whatever ``max_passes`` says. CSR blocks need a scaling in
+    float64 without a shift.
 
-    Raises RequestError as ``standardise()`` does, BrokenError where the data change between reads,
-    ValueError for max_passes below 1. O(n p block) per read and O(u (block reads)^2) between reads
-    in all; memory as ``lanczos_bytes()`` says.
+    Raises RequestError as ``standardise()`` does, BrokenError where the data change between reads.
+    O(n p b) per read, b the columns of a block, and O(u (b reads)^2) between all of them.
     """
-    if max_passes < 1:
-        raise ValueError(f"max_passes is {max_passes}; it must be 1 or more")
-    rng = np.random.default_rng(seed)
-    width = min(block or product_block_columns(k), p)
+    p, k, sparse, options = problem.p, problem.k, problem.sparse, problem.lanczos
+    rng = np.random.default_rng(options.seed)
+    width = min(product_block_columns(k), p)
     # A block as wide as the data spans everything: no need to draw it.
     start = np.eye(p) if width == p else rng.standard_normal((width, p))
     start = start.astype(scaling.precision)
-    state = run((SparseStartProduct if sparse else StartProduct)(scaling, start))
-    features, vectors, images = _start(state, scaling, start, standardise)
+    state = read((SparseStartProduct if sparse else StartProduct)(scaling, start))
+    features, vectors, images = _start(state, scaling, start, read.standardise)
     precision = scaling.precision if state.moments.held else "float64"
     reads = 1
     if not _covers(features, state.moments):
-        # That read was also of features that are left out, or without the means of what is
-        # missing: start again, on what it has shown.
+        # The first read included features now excluded, or lacked the means of missing values.
         reads = 2
         scaling = scaling if sparse else scaling.centred(features.mean)
         u = len(features.usable)
         drawn = rng.standard_normal((u, min(width, u)))
         vectors = np.asarray(np.linalg.qr(drawn)[0], np.float64)
-        images = _images(run, vectors, features, scaling, precision, None, sparse=sparse)
+        images = _images(read, vectors, features, scaling, precision, None, sparse=sparse)
     far = None if sparse else _far(features, precision)
     del state, start
 
-    max_passes = max(max_passes, reads)
+    max_passes = max(options.max_passes, reads)
     space = Krylov(vectors, width, max_passes, float(np.finfo(scaling.precision).eps), rng)
     r = components_for(k, len(features.usable))
     scores: Float | None = None
@@ -147,14 +84,14 @@ def lanczos(
         ritz = RitzPairs.of(space, r)
         previous, scores = scores, ritz.scores(k)
         errors = score_errors(space, ritz, k)
-        counted = contenders(scores, errors, h)
+        counted = contenders(scores, errors, problem.h)
         error = float(errors[counted].max()) + score_tolerance(scaling.precision)
         change = np.inf if previous is None else float(np.abs(scores - previous)[counted].max())
         complete = space.invariant and len(ritz.values) == r
-        settled = complete or (change < tol and error < tol)
+        settled = complete or (change < options.tol and error < options.tol)
         if settled or passes == max_passes:
             break
-        images = _images(run, space.newest, features, scaling, precision, far, sparse=sparse)
+        images = _images(read, space.newest, features, scaling, precision, far, sparse=sparse)
     return Leading(
         features=features,
         components=orient_columns(ritz.vectors),
@@ -164,8 +101,6 @@ def lanczos(
         settled=settled,
         last_change=change,
         passes=passes,
-        correlation=None,
-        gaps=None,
     )
 
 
@@ -175,7 +110,7 @@ def _start(
     start: Floats,
     standardise: Standardiser,
 ) -> tuple[Standardised, Float, Float]:
-    """From the first read: orthonormal vectors, (u, b), and their images under C.
+    """Return features, orthonormal vectors, (u, b), and their images under C, of the first read.
 
     With b = (x - shift) / scale, m its mean and D one over its standard deviation,
     C = D (B^T B / n - m m^T) D, so G in the coordinates of b stands for D^-1 G in those of C.
@@ -200,13 +135,13 @@ def _start(
 
 
 def _covers(features: Standardised, moments: Moments) -> bool:
-    """Whether the first read's product is one with C: all that varies is in it, as it counts."""
+    """Check that the first read multiplied with C: no feature that varies has been excluded."""
     without = set(features.excluded) <= {ALL_MISSING, CONSTANT}
     return without and not moments.missing[features.usable].any()
 
 
 def _far(features: Standardised, precision: Precision) -> Int | None:
-    """Usable features that products cannot take as they are, if few; None: shift and scale all."""
+    """Find the features, if few, that must be shifted and scaled; None: shift and scale all."""
     if features.missing.any():
         return None
     reach = np.abs(features.mean) + features.std * np.sqrt(features.samples)
@@ -219,7 +154,7 @@ def _far(features: Standardised, precision: Precision) -> Int | None:
 
 
 def _images(
-    run: Read,
+    read: Reads,
     vectors: Float,
     features: Standardised,
     scaling: Scaling,
@@ -228,7 +163,7 @@ def _images(
     *,
     sparse: bool,
 ) -> Float:
-    """C times a block of vectors, (u, b): one read; only ``far`` is scaled, or all for None."""
+    """Multiply C with vectors, (u, b), in one read that shifts and scales ``far``; None: all."""
     usable, n = features.usable, features.samples
     scaled = slice(None) if far is None else far
     mean, std = features.mean.copy(), features.std.copy()
@@ -238,18 +173,18 @@ def _images(
     mean, std = mean[usable], std[usable]
     block = np.zeros((vectors.shape[1], len(features.mean)), precision)
     block[:, usable] = (vectors / std[:, None]).T
-    # From the rounded block: what is subtracted is then the mean of what is projected.
+    # From the rounded block, so that it is the mean of what is projected.
     centre = block[:, usable].astype(np.float64) @ mean
     gaps = bool(features.missing.any())
     if sparse:
         fill = np.nan_to_num(features.mean) if gaps else None
-        state = run(SparseProduct(block, centre, scaling, fill))
+        state = read(SparseProduct(block, centre, scaling, fill))
     elif far is None:
-        state = run(Product(block, centre, scaling, gaps=gaps))
+        state = read(Product(block, centre, scaling, gaps=gaps))
     else:
         apart = Far(far, block[:, far], scaling.of(far))
         block[:, far] = 0
-        state = run(Product(block, centre, None, apart if len(far) else None))
+        state = read(Product(block, centre, None, apart if len(far) else None))
     if not np.isfinite(state.product).all():
         raise BrokenError(
             "changed",
@@ -262,27 +197,17 @@ def _images(
     return np.asfortranarray(images)
 
 
-def _run(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
-    return lanczos(
-        read,
-        scaling,
-        problem.p,
-        k=problem.k,
-        h=problem.h,
-        standardise=read.standardise,
-        sparse=problem.sparse,
-        **vars(problem.lanczos),
-    )
-
-
 def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
     p, reads = problem.p, problem.lanczos.max_passes
-    size = lanczos_bytes(p, product_block_columns(problem.k), reads, rows, itemsize)
+    width = min(product_block_columns(problem.k), p)
+    columns = min(p, width * (reads + 1))
+    state = 8 * p * (width + 6)
+    update = itemsize * (width * p + 2 * width * rows) + 8 * p
     # Sparse products make the vectors scaled, transposed, and a product to add.
-    update = size.update + (size.state * 3 if problem.sparse else 0)
+    update += state * 3 if problem.sparse else 0
+    driver = 8 * (p * (columns + 8 * width) + 6 * columns**2)
     components = 3 * 8 * p * components_for(problem.k, p)
-    finish = size.driver + components
-    return Cost(size.state, update, size.driver, finish, components, reads=reads)
+    return Cost(state, update, driver, driver + components, components, reads=reads)
 
 
-METHOD = Method(_run, _cost, lambda p: "", thin=True, of_k=True)
+METHOD = Method(lanczos, _cost, lambda p: "", thin=True, of_k=True)

@@ -36,15 +36,11 @@ class Problem:
     lanczos: LanczosOptions
 
 
-class Read(Protocol):
+class Reads(Protocol):
     """Reads all rows once for each kernel."""
 
     def __call__(self, kernel: Kernel[State], /) -> State:
         """Return the kernel's state after all rows."""
-
-
-class Reads(Read, Protocol):
-    """Reads that know which features take part and how missing values are treated."""
 
     @property
     def standardise(self) -> Standardiser:

@@ -1,10 +1,9 @@
-"""Which features are standardised: those asked for, that vary, with the values they need."""
+"""Choose the features that are standardised: those asked for, that vary and have values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from kmufs_stream.errors import RequestError, counted
 from kmufs_stream.options import Screening
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
-from kmufs_stream.typing import Bool, Float, Int
+from kmufs_stream.typing import Array, Bool, Float, Int
 
 ALL_MISSING, MISSING, CONSTANT = "all_missing", "missing", "constant"
 LOW_STD, RARE, NOT_ASKED = "low_std", "rare", "not_asked"
@@ -21,15 +20,15 @@ NAMED_AT_MOST = 5
 
 @dataclass(frozen=True, eq=False)
 class Standardised:
-    """The features that carry something, with what standardises them.
+    """The usable features, and the means and deviations that standardise them.
 
     Attributes
     ----------
     samples : rows that were standardised.
-    mean, std : (p,) float64, in the units of the data, ddof 0; NaN where not known.
-    missing : (p,) int64, values that are missing in those rows.
+    mean, std : (p,) float64, in the units of the data, ddof 0; NaN where unknown.
+    missing : (p,) int64, missing values in those rows.
     usable : (u,) int64, ascending source indices of the features kept.
-    excluded : reason to ascending source indices of the features left out.
+    excluded : ascending source indices of the features left out, by reason.
     dropped : (d,) int64, ascending rows left out because they miss values.
     nonzero : (p,) int64, values that are not 0 in those rows; None where they were not counted.
     """
@@ -45,7 +44,7 @@ class Standardised:
 
     @property
     def rows(self) -> int:
-        """Samples, with those left out because they miss values."""
+        """Rows of the data: samples, and those dropped because they miss values."""
         return self.samples + len(self.dropped)
 
     @property
@@ -54,28 +53,28 @@ class Standardised:
         return np.delete(np.arange(len(self.mean)), self.excluded.get(NOT_ASKED, ()))
 
     def of_all(self, asked: Int, p: int) -> Standardised:
-        """The same, where the features are those ``asked`` of p."""
-        mean, std, missing = np.full(p, np.nan), np.full(p, np.nan), np.zeros(p, np.int64)
-        mean[asked], std[asked], missing[asked] = self.mean, self.std, self.missing
-        nonzero = None
-        if self.nonzero is not None:
-            nonzero = np.zeros(p, np.int64)
-            nonzero[asked] = self.nonzero
+        """Extend from the features ``asked`` for to all p."""
+
+        def extended(values: Array, fill: float) -> Array:
+            every = np.full(p, fill, values.dtype)
+            every[asked] = values
+            return every
+
         rest = np.delete(np.arange(p), asked)
         excluded = {NOT_ASKED: rest} if len(rest) else {}
         excluded |= {reason: asked[index] for reason, index in self.excluded.items()}
         return replace(
             self,
-            mean=mean,
-            std=std,
-            missing=missing,
+            mean=extended(self.mean, np.nan),
+            std=extended(self.std, np.nan),
+            missing=extended(self.missing, 0),
             usable=asked[self.usable],
             excluded=excluded,
-            nonzero=nonzero,
+            nonzero=None if self.nonzero is None else extended(self.nonzero, 0),
         )
 
     def of_asked(self) -> Standardised:
-        """The same of the features asked for alone: the inverse of :meth:`of_all`."""
+        """Restrict to the features asked for: the inverse of :meth:`of_all`."""
         asked = self.asked
         reasons = {r: i for r, i in self.excluded.items() if r != NOT_ASKED}
         return replace(
@@ -89,11 +88,8 @@ class Standardised:
         )
 
 
-class Standardiser(Protocol):
-    """Standardises features by what a first read has found of them."""
-
-    def __call__(self, moments: Moments, scaling: Scaling, variance: Float, /) -> Standardised:
-        """See :func:`standardise`."""
+Standardiser = Callable[[Moments, Scaling, Float], Standardised]
+""":func:`standardise`, with all but its first arguments given."""
 
 
 def standardise(
@@ -106,16 +102,16 @@ def standardise(
     nonzero: Int | None = None,
     dropped: Int | None = None,
 ) -> Standardised:
-    """Means, standard deviations and usable features from merged moments.
+    """Derive means, standard deviations and usable features from merged moments.
 
     Parameters
     ----------
-    variance : (p,) variances of (x - shift) / scale, ddof 0, with the mean for what is missing.
-    nonzero : (p,) values that are not 0, where ``screening`` asks for some.
+    variance : (p,) variances of (x - shift) / scale, ddof 0, with means for missing values.
+    nonzero : (p,) numbers of values that are not 0, where ``screening`` needs them.
     dropped : rows left out of the moments.
 
     Raises RequestError where values are infinite, or missing against the policy, no feature is
-    left, there are fewer than two samples, or a variance is beyond what float64 holds.
+    left, there are fewer than two samples, or a variance is beyond the range of float64.
     """
     screening = screening or Screening()
     dropped = np.empty(0, np.int64) if dropped is None else dropped
@@ -180,7 +176,7 @@ def _check_samples(moments: Moments, dropped: Int) -> None:
 def _check_finite(
     moments: Moments, screening: Screening, feature_name: Callable[[int], str]
 ) -> None:
-    """Refuse infinite values, and missing ones where they are to raise."""
+    """Refuse infinite values, and missing ones under ``missing='raise'``."""
     missing = np.where(moments.present > 0, moments.missing, 0)
     refused = screening.missing == "raise" and missing.any()
     bad = moments.infinite + missing if refused else moments.infinite
@@ -193,7 +189,7 @@ def _check_finite(
     ways = "`missing='drop-features'`, drop-samples or mean"
     if (missing > 0)[moments.present > 0].all():  # no feature would be left
         ways = "`missing='mean'` or drop-samples"
-    remedies = {
+    hints = {
         "missing (NaN)": f"Say {ways}; features without any value are left out anyway.",
         "infinite": "Infinity has no mean: leave those features out (`exclude_features`), or "
         "write the values as missing.",
@@ -202,7 +198,7 @@ def _check_finite(
         "not_finite",
         f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
         f"{'is' if bad.sum() == 1 else 'are'} {' or '.join(kinds)} ({', '.join(first)}{more}).",
-        " ".join(remedies[kind] for kind in kinds),
+        " ".join(hints[kind] for kind in kinds),
     )
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from kmufs_stream.factors.methods.leading import Leading, components_for, orient_columns
+from kmufs_stream.factors.methods.leading import (
+    Leading,
+    components_for,
+    orient_columns,
+    score_tolerance,
+)
 from kmufs_stream.factors.methods.method import Method, Problem, Reads
 from kmufs_stream.factors.methods.screening import Standardiser
 from kmufs_stream.streaming.kernels.kernel import Kernel
@@ -19,7 +24,7 @@ from kmufs_stream.typing import Float
 def _run(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
     state = read(_kernel(scaling, problem.sparse))
     if problem.fills and state.moments.missing.any():
-        # A QR cannot take in afterwards what only this read has shown.
+        # The means that replace missing values are only known after this read.
         mean = read.standardise(state.moments, scaling, np.ones(problem.p)).mean
         scaling = scaling.centred(mean)
         state = read(_kernel(scaling, problem.sparse))
@@ -48,18 +53,13 @@ METHOD = Method(_run, _cost, lambda p: "runs only when asked for", float64=True,
 def leading_of_triangle(
     state: TSQRState, scaling: Scaling, k: int, standardise: Standardiser
 ) -> Leading:
-    """The leading components for k clusters from a merged state.
+    """Compute the leading components for k clusters from a merged state.
 
-    Parameters
-    ----------
-    state : merged over all rows; not changed.
-    scaling : that of the kernel.
-    k : clusters; ``components_for(k, u)`` components are returned.
+    Without its first row and column, R is that of the centred rows; with its columns scaled to
+    length sqrt(n) it has the singular values and right singular vectors of Z. Components beyond
+    the number of samples have singular value 0.
 
-    Without its first row and column, R is that of the centred rows; its columns, brought to length
-    sqrt(n), have the singular values and right singular vectors of Z. Where there are fewer
-    samples than components the rest have singular value 0. Raises RequestError as
-    ``standardise()`` does. O(u^3), three matrices of u^2.
+    Raises RequestError as ``standardise()`` does. O(u^3), three matrices of u^2.
     """
     # What the column of ones does not explain of each feature: its scatter about the mean.
     triangle = state.triangle[1:, 1:]
@@ -79,12 +79,17 @@ def leading_of_triangle(
     values = values[:r]
     # C P = Z^T (Z P) / n, and Z^T Z = scaled^T scaled.
     images = scaled.T @ (scaled @ components) / count
-    residuals = np.linalg.norm(images - components * (values**2 / count), axis=0)
-    return Leading.of_one_read(features, components, values, residuals, scaling.precision)
+    return Leading(
+        features=features,
+        components=components,
+        singular_values=values,
+        residuals=np.linalg.norm(images - components * (values**2 / count), axis=0),
+        score_error=score_tolerance(scaling.precision),
+    )
 
 
 def _column_norms(matrix: Float) -> Float:
-    """2-norms of the columns that neither overflow nor vanish on the way."""
+    """Return 2-norms of columns, without overflow or underflow of the squares."""
     peak = np.abs(matrix).max(axis=0, initial=0.0)
     unit = np.where(peak > 0, peak, 1.0)
     norms: Float = np.linalg.norm(matrix / unit, axis=0) * unit
@@ -92,7 +97,7 @@ def _column_norms(matrix: Float) -> Float:
 
 
 def _svd(matrix: Float) -> tuple[Float, Float]:
-    """Singular values and right singular vectors as rows; the driver that converges always."""
+    """Return singular values and right singular vectors, (r, u); falls back to QR iteration."""
     try:
         _, values, rows = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
     except np.linalg.LinAlgError:

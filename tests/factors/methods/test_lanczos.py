@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -18,10 +19,12 @@ from hypothesis import strategies as st
 from real_data import load
 from reference import Reference, reference, top
 
+from kmufs_stream import LanczosOptions
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factors.methods.krylov import Krylov, contenders
-from kmufs_stream.factors.methods.lanczos import lanczos, lanczos_bytes, product_block_columns
+from kmufs_stream.factors.methods.lanczos import METHOD, lanczos, product_block_columns
 from kmufs_stream.factors.methods.leading import Leading
+from kmufs_stream.factors.methods.method import Problem
 from kmufs_stream.factors.methods.screening import Standardised, standardise
 from kmufs_stream.solvers.scores import feature_scores
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
@@ -43,6 +46,8 @@ def one_blas_thread() -> Iterator[None]:
 
 class Reader:
     """Reads rows in blocks folded into equal partitions, and counts its reads."""
+
+    standardise = staticmethod(NAMED)
 
     def __init__(self, x: Array, partitions: int = 2, block_rows: int = 500) -> None:
         self.x, self.partitions, self.block_rows = x, partitions, block_rows
@@ -72,9 +77,12 @@ def precision_of(x: Array) -> Precision:
 
 def run(x: Array, k: int, reader: Reader | None = None, **options: Any) -> Leading:
     scaling = Scaling.from_probe(x[:: max(len(x) // 512, 1)], precision_of(x))
-    asked: dict[str, Any] = {"h": None, "tol": 1e-4, "max_passes": 40, "seed": 0}
-    asked |= options
-    return lanczos(reader or Reader(x), scaling, x.shape[1], k=k, standardise=NAMED, **asked)
+    return lanczos(problem(x.shape[1], k, **options), reader or Reader(x), scaling)
+
+
+def problem(p: int, k: int, h: int | None = None, **options: Any) -> Problem:
+    lanczos = LanczosOptions(**{"max_passes": 40, **options})
+    return Problem(p, k, h, sparse=False, fills=False, lanczos=lanczos)
 
 
 def scores_of(found: Leading, k: int) -> npt.NDArray[np.float64]:
@@ -209,7 +217,7 @@ def test_one_read_when_a_block_spans_the_features() -> None:
 
 def test_an_invariant_subspace_ends_the_reading() -> None:
     x = low_rank(500, 200, 3, 0)  # of rank 7, all of which the first images hold
-    found = run(x, 3, tol=0.0)
+    found = run(x, 3, tol=1e-300)
     assert (found.passes, found.settled) == (2, True)
     np.testing.assert_allclose(scores_of(found, 3), reference(x).scores(3), atol=1e-9)
     np.testing.assert_allclose(found.eigenvalues[7:], 0, atol=1e-12)
@@ -243,9 +251,7 @@ def test_a_probe_that_misleads_costs_no_digits(offset: float) -> None:
     x += offset * x.std(axis=0)
     flat = np.repeat(x[:1], 5, axis=0)
     scaling = Scaling.from_probe(flat, "float64")
-    found = lanczos(
-        Reader(x), scaling, 80, k=3, h=None, tol=1e-8, max_passes=40, seed=0, standardise=NAMED
-    )
+    found = lanczos(problem(80, 3, tol=1e-8), Reader(x), scaling)
     assert found.settled
     assert np.abs(scores_of(found, 3) - reference(x).scores(3)).max() <= 2e-8
 
@@ -263,11 +269,6 @@ def test_running_out_of_reads_is_said() -> None:
     alone = run(x, 3, tol=1e-8, max_passes=1)
     assert not alone.settled
     assert alone.last_change == np.inf
-
-
-def test_no_reads_at_all_are_refused() -> None:
-    with pytest.raises(ValueError, match="max_passes"):
-        run(noise(50, 10, 2, 0), 2, max_passes=0)
 
 
 def test_only_the_scores_in_question_have_to_settle_with_h() -> None:
@@ -329,17 +330,7 @@ def test_too_few_samples(rows: int) -> None:
     x = clusters(10, 50, 3, 0)
     scaling = Scaling.from_probe(x, "float64")
     with pytest.raises(RequestError) as raised:
-        lanczos(
-            Reader(x[:rows], 1),
-            scaling,
-            50,
-            k=3,
-            h=None,
-            tol=1e-4,
-            max_passes=5,
-            seed=0,
-            standardise=NAMED,
-        )
+        lanczos(problem(50, 3), Reader(x[:rows], 1), scaling)
     assert raised.value.code == "too_few_samples"
 
 
@@ -471,7 +462,8 @@ def test_basis_stays_orthonormal_through_breakdown(rank: int) -> None:
 def test_bytes_bound_the_arrays() -> None:
     p, k, steps = 4000, 5, 6
     block = product_block_columns(k)
-    size = lanczos_bytes(p, block, steps, 500, 8)
+    asked = problem(p, k, max_passes=steps)
+    size = METHOD.cost(asked, 500, 8)
     x = noise(600, p, k, 0)
     scaling = Scaling.from_probe(x, "float64")
     state = StartProduct(scaling, np.ones((block, p))).init()
@@ -481,10 +473,9 @@ def test_bytes_bound_the_arrays() -> None:
     arrays += [state.squares, state.product]
     assert sum(a.nbytes for a in arrays) <= size.state
     assert size.driver >= 8 * p * block * (steps + 1)
-    assert lanczos_bytes(10 * p, block, steps, 500, 8).driver < 10 * size.driver
-    assert lanczos_bytes(p, block, steps, 500, 4).update == size.update - 4 * (
-        block * p + 2 * block * 500
-    )
+    assert METHOD.cost(replace(asked, p=10 * p), 500, 8).driver < 10 * size.driver
+    single = METHOD.cost(asked, 500, 4)
+    assert single.update == size.update - 4 * (block * p + 2 * block * 500)
 
 
 @pytest.mark.parametrize(
