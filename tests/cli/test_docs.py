@@ -153,9 +153,9 @@ def names(module: str) -> set[str]:
 @pytest.mark.parametrize("command", ["select", "sweep", "evaluate", "plan", "decompose"])
 def test_every_name_on_the_screen_is_explained_once(command: str) -> None:
     screen = (ROOT / "docs/output.md").read_text().split("## The words on the screen")[1]
-    screen = screen.split("\n## ")[0].replace("\\|", "¦")
-    firsts = [line.split("|")[1] for line in screen.splitlines() if line.startswith("| `")]
-    words = [word.replace("¦", "|") for cell in firsts for word in re.findall("`([^`]+)`", cell)]
+    screen = screen.split("\n## ")[0]
+    firsts = [line.split("`: ")[0] + "`" for line in screen.splitlines() if line.startswith("- `")]
+    words = [word for first in firsts for word in re.findall("`([^`]+)`", first)]
     assert len(words) == len(set(words))
     found = names(f"commands/{command}")
     assert len(found) > 5
