@@ -1,4 +1,4 @@
-"""A factor of rows that arrive in batches: nothing but sums and a sample is kept of them."""
+"""A factor of rows that arrive in batches, of which only sums and a sample are kept."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Batches:
 
     Attributes
     ----------
-    scaling : of the products, which are float64.
+    scaling : of the products, in float64.
     state : sums of all rows.
-    sample : what :func:`kmufs_stream.decompose` would sample of all rows.
-    precision : of the least precise products that went into the state.
+    sample : the rows that :func:`kmufs_stream.decompose` would sample of all rows.
+    precision : of the least precise products in the state.
     """
 
     scaling: Scaling
@@ -38,17 +38,17 @@ class Batches:
 
     @classmethod
     def before(cls, first: Array) -> Self:
-        """Before any row; shift and scale are those of the first batch, (rows, p), rows > 0."""
+        """Start without rows, with the shift and scale of a first batch, (rows, p), rows > 0."""
         scaling = Scaling.from_probe(first.astype(np.float64), "float64")
         sample = RowSample(np.empty(0, np.int64), [first[:0]])
         return cls(scaling, Gram(scaling).init(), sample, "float64")
 
     @classmethod
     def after(cls, factor: Factor) -> Self:
-        """After the rows of a factor that holds their correlation matrix.
+        """Start with the rows of a factor that holds their correlation matrix.
 
-        Raises ValueError for one that does not, or from which more has been left out than
-        constant features: what further rows would change of that is not in it.
+        Raises ValueError without one, or if other than constant features were excluded: what
+        further rows change of these is not known.
         """
         if factor.correlation is None:
             raise ValueError("the factor holds no correlation matrix")
@@ -61,7 +61,7 @@ class Batches:
         return cls(scaling, state_of(factor, scaling), factor.sample, factor.precision)
 
     def add(self, batch: Array) -> None:
-        """Take in some rows, (rows, p). O(rows p^2)."""
+        """Add rows, (rows, p). O(rows p^2)."""
         seen = self.state.moments.count
         index = np.concatenate([self.sample.index, np.arange(seen, seen + len(batch))])
         values = np.concatenate([self.sample.values, batch])
@@ -71,11 +71,11 @@ class Batches:
             self.state = Gram(self.scaling).update(self.state, batch.astype(np.float64), seen)
 
     def factor(self, k: int) -> Factor:
-        """The factor of all rows so far for k clusters. O(p^3).
+        """Compute the factor of all rows so far for k clusters. O(p^3).
 
         Raises RequestError as :func:`kmufs_stream.decompose` does.
         """
-        # The finish uses a state up; this one goes on.
+        # A copy, as the state is overwritten.
         state = GramState(self.state.moments, self.state.scatter.copy())
         standardised = partial(standardise, feature_name="feature {}".format)
         with blas.all_cores():

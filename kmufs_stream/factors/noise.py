@@ -1,4 +1,4 @@
-"""What independent features would show, and which features show more than that."""
+"""The spectrum of independent features, and which features vary beyond it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kmufs_stream.typing import Bool, Float
 
 
 def noise_edge(usable: int, samples: int) -> float:
-    """The largest eigenvalue that the correlation matrix of independent features would have.
+    """Return the largest eigenvalue of the correlation matrix of independent features.
 
-    (1 + sqrt(u / n))^2. Source: Marchenko and Pastur (1967).
+    (1 + sqrt(u / n))^2, Marchenko and Pastur (1967).
     """
     return float((1 + np.sqrt(usable / samples)) ** 2)
 
 
 def beyond_noise(components: Float, eigenvalues: Float, samples: int) -> Bool:
-    """Which features vary with the components above the noise edge more than noise would.
+    """Find features that vary with the components above the noise edge more than noise would.
 
-    A component of eigenvalue lambda explains of an independent feature (l / (l - 1))^2 / n of its
-    variance, times a chi-squared number; lambda = l + (u / n) l / (l - 1). Over components these
-    numbers add up, and about one of u independent features exceeds by chance what is asked here.
-    Where no component is above the edge no feature is found.
+    A component of eigenvalue lambda = l + (u / n) l / (l - 1) explains (l / (l - 1))^2 / n of the
+    variance of an independent feature, times a chi-squared variable. These add up over components;
+    about one of u independent features exceeds the threshold by chance. No feature is found where
+    no component is above the edge.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What features explain of the cluster structure, how many to take, and how many clusters."""
+"""How much of the cluster structure features explain, and what k and h the data suggest."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.noise import noise_edge
 from kmufs_stream.typing import Float, Int
 
-SINGULAR = 1e-10  # a share of a feature's variance that others leave, and that is none
-MOST_CLUSTERS = 20  # that a spectrum is looked through for
-LEAST_BEND = 0.1  # of a knee's height: how far above the line between a curve's ends it is
+SINGULAR = 1e-10  # share of a feature's variance, left by others, that counts as none
+MOST_CLUSTERS = 20  # that the noise edge is trusted with
+LEAST_BEND = 0.1  # least height of a knee above the line between a curve's ends
 
 
 @dataclass(frozen=True)
 class ClusterStructure:
-    """How some features relate to each other and to the leading components, in correlations.
+    """Correlations of features with each other and with the leading components.
 
     Attributes
     ----------
-    features : (f,) int64, ascending, which of the usable features.
+    features : (f,) int64, ascending indices of usable features.
     correlation : (f, f) float64, of these features.
     cross : (f, r) float64, of these features with the columns of Q, Z = Q S P^T.
     total : (r,) float64, mean squares of the columns of sqrt(n) Q: 1 over all rows.
-    tolerance : a share of variance that rounding alone may leave.
+    tolerance : share of variance that rounding may leave.
     """
 
     features: Int
@@ -38,15 +38,15 @@ class ClusterStructure:
     tolerance: float
 
     def of(self, selected: Int) -> tuple[Float, Int]:
-        """The correlation matrix of some of these features, and their places."""
+        """Return the correlation matrix of some of these features, and their positions."""
         places = np.searchsorted(self.features, selected)
         return self.correlation[np.ix_(places, places)], places
 
     def explained(self, selected: Int, k: int) -> float:
-        """The share of Q_k, the relaxed cluster indicators, in the span of some features.
+        """Return the share of Q_k, the relaxed cluster indicators, in the span of h features.
 
         1 - ||Q_k - proj Q_k||_F^2 / ||Q_k||_F^2, between 0 and 1: what column subset selection
-        maximises. O(h^3 + h^2 k), by a pivoted Cholesky factor, which passes over copies.
+        maximises. O(h^3 + h^2 k), by a pivoted Cholesky factor, which skips copies.
         """
         correlation, places = self.of(selected)
         factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(
@@ -60,9 +60,9 @@ class ClusterStructure:
 
 
 def cluster_structure(factor: Factor, features: Int) -> ClusterStructure:
-    """The structure of some usable features, at least: from the row sample, O(m u r + m f^2).
+    """Return the structure of f usable features, from the row sample: O(m u r + m f^2).
 
-    A factor that holds the correlation matrix gives that of all of them, and nothing is copied.
+    A factor with a correlation matrix gives that of all features, without copies.
     """
     if factor.correlation is not None:
         return ClusterStructure(
@@ -81,11 +81,7 @@ def cluster_structure(factor: Factor, features: Int) -> ClusterStructure:
         cross += some.T @ scores
         total += np.einsum("ij,ij->j", scores, scores)
     m = len(factor.sample.index)
-    # A feature that is constant within the sample explains nothing there.
-    scale = np.sqrt(squares.diagonal())
-    inverse = np.divide(1.0, scale, where=scale > 0, out=np.zeros(f))
-    squares *= inverse
-    squares *= inverse[:, None]
+    inverse = _to_correlations(squares)
     return ClusterStructure(
         features=features,
         correlation=squares,
@@ -96,37 +92,45 @@ def cluster_structure(factor: Factor, features: Int) -> ClusterStructure:
 
 
 def correlation_of(factor: Factor, features: Int) -> Float:
-    """The (f, f) correlation matrix of some usable features.
+    """Return the (f, f) correlation matrix of f usable features.
 
-    From the row sample where the factor does not hold it: O(m f^2), some MB and the result; a
-    feature that is constant there correlates with no other.
+    From the row sample where the factor does not hold it: O(m f^2), some MB and the result.
     """
     if factor.correlation is not None:
         return factor.correlation[np.ix_(features, features)]
     squares = np.zeros((len(features), len(features)))
     for block in factor.sample_blocks(features):
         squares += block.T @ block
-    scale = np.sqrt(squares.diagonal())
-    inverse = np.divide(1.0, scale, where=scale > 0, out=np.zeros(len(scale)))
-    squares *= inverse
-    squares *= inverse[:, None]
+    _to_correlations(squares)
     np.fill_diagonal(squares, 1.0)
     return squares
 
 
+def _to_correlations(squares: Float) -> Float:
+    """Scale sums of products to correlations, in place; return the (f,) factors.
+
+    A feature that is constant in the sample correlates with none.
+    """
+    scale = np.sqrt(squares.diagonal())
+    inverse = np.divide(1.0, scale, where=scale > 0, out=np.zeros(len(scale)))
+    squares *= inverse
+    squares *= inverse[:, None]
+    return inverse
+
+
 @dataclass(frozen=True)
 class KSuggestion:
-    """How many clusters the spectrum speaks for: a suggestion, no more.
+    """A number of clusters suggested by the spectrum.
 
     Attributes
     ----------
-    k : clusters, one more than the components that stand out; None where none does.
-    by : what tells these from the others: ``noise edge`` or ``widest gap``.
-    widest_gap : clusters by the widest gap alone, among the components above noise. Where it
-        agrees with the noise edge, planted clusters are mostly counted right, else mostly not.
+    k : one more than the components that stand out; None where none does.
+    by : what separates these from the others: ``noise edge`` or ``widest gap``.
+    widest_gap : clusters by the widest gap alone, among the components above noise. Planted
+        clusters are mostly counted right where it agrees with the noise edge, else mostly not.
     above_noise : components above what noise alone would give.
-    noise_edge : the largest eigenvalue that noise alone would give.
-    components : how many were looked at.
+    noise_edge : largest eigenvalue that noise alone would give.
+    components : components known.
     """
 
     k: int | None
@@ -140,20 +144,20 @@ class KSuggestion:
 def suggest_k(factor: Factor) -> KSuggestion:
     """Suggest k from a factor's spectrum: by the Marchenko-Pastur edge, or else the widest gap.
 
-    k separated clusters span k - 1 directions, so j components that stand out speak for j + 1
-    clusters. The edge (1 + sqrt(u / n))^2 is where the spectrum of u independent features ends,
-    what parallel analysis finds by permuting them. Real features correlate for other reasons than
-    clusters too: where more than ``MOST_CLUSTERS`` components, or all that the factor holds, lie
-    above the edge, it tells nothing, and those before the widest relative gap stand out;
-    `tests/benchmarks/suggested.py` measures it. Sources: Marchenko and Pastur (1967); Horn, "A
-    rationale and test for the number of factors in factor analysis" (1965).
+    k separated clusters span k - 1 directions, so j components that stand out suggest j + 1
+    clusters. The spectrum of u independent features ends at the edge (1 + sqrt(u / n))^2, which
+    parallel analysis finds by permuting them. Real features correlate for other reasons too: where
+    more than ``MOST_CLUSTERS`` components, or all of the factor, lie above the edge, the
+    components before the widest relative gap are taken; see `tests/benchmarks/suggested.py`.
+    Sources: Marchenko and Pastur (1967); Horn, "A rationale and test for the number of factors in
+    factor analysis" (1965).
     """
     values = factor.eigenvalues
     edge = noise_edge(len(factor.components), factor.features.samples)
     above = int((values > edge).sum())
     if not above:
         return KSuggestion(None, "noise edge", None, above, edge, len(values))
-    # What comes after the last component that is known is at most as large as that.
+    # An eigenvalue after the last one known is at most as large.
     following = np.maximum(np.append(values[1:], values[-1]), np.finfo(float).tiny)
     gap = int(np.argmax(values[:above] / following[:above])) + 2
     if above <= min(MOST_CLUSTERS, len(values) - 1):
@@ -162,12 +166,11 @@ def suggest_k(factor: Factor) -> KSuggestion:
 
 
 def knee(h: Sequence[int], explained: Sequence[float]) -> int | None:
-    """The h where a curve of what is explained bends: farthest above the line between its ends.
+    """Find the h where a curve bends: farthest above the line from (0, 0) to its end.
 
-    The curve starts at (0, 0); heights are shares of its end. None where it rises above that line
-    by less than ``LEAST_BEND``, being nearly straight, or where it bends before the first h, unless
-    that is 1: nobody has looked there. Source: Satopaa, Albrecht, Irwin and Raghavan, "Finding a
-    kneedle in a haystack" (2011).
+    None where the curve is nearly straight, its height above the line less than ``LEAST_BEND`` of
+    its end, or where it bends before a first h above 1, which has not been measured. Source:
+    Satopaa, Albrecht, Irwin and Raghavan, "Finding a kneedle in a haystack" (2011).
     """
     x = np.array([0, *h], dtype=np.float64)
     y = np.array([0.0, *explained])

@@ -271,6 +271,11 @@ def test_running_out_of_reads_is_said() -> None:
     assert alone.last_change == np.inf
 
 
+def test_no_reads_at_all_are_refused() -> None:
+    with pytest.raises(RequestError, match="max_passes"):
+        run(noise(50, 10, 2, 0), 2, max_passes=0)
+
+
 def test_only_the_scores_in_question_have_to_settle_with_h() -> None:
     x = clusters(4000, 500, 5, 0).astype(np.float32)
     every, leading = (run(x, 5, h=h, tol=2e-3) for h in (None, 40))
