@@ -16,7 +16,6 @@ from kmufs_stream.solvers.polar import (
     orthonormalise,
     polar,
     polar_entries,
-    probes,
     row_blocks,
     svd,
 )
@@ -99,7 +98,6 @@ def admm(
 
     p, k = components.shape
     scores = feature_scores(components, eigenvalues, k)
-    vectors = probes(h)
     u = start(components, ranking(scores, tolerance), h)
     u_along = components.T @ u
     v = np.empty_like(u)
@@ -146,7 +144,7 @@ def admm(
             split[rows] += spare
             np.einsum("ij,ij->i", split[rows], split[rows], out=f_squares[rows])
 
-        found = polar(components, eigenvalues[:, None] * v_along + along, rest, u, vectors=vectors)
+        found = polar(components, eigenvalues[:, None] * v_along + along, rest, u)
         u_along = found.along
 
         # Omega = (mu V + Omega) - mu U.
