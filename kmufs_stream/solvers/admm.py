@@ -1,10 +1,10 @@
 """The bi-linear ADMM of the paper, on factors: A is never formed.
 
 The iteration needs four p x h arrays. With W = F on the chosen rows and 0 elsewhere, the update of
-Gamma gives 0 on the chosen rows and ``mu F`` elsewhere, so one array, ``split``, holds
-``mu W`` (negated) and ``Gamma`` at once, each where the other is zero. ``rest`` holds Omega between
-iterations and, within one, the part of ``mu V + Omega`` orthogonal to P_k, which the polar step
-wants apart from the rest of H (early on it is a million times smaller).
+Gamma gives 0 on the chosen rows and ``mu F`` elsewhere, so one array, ``split``, holds both
+``-mu W`` and ``Gamma``, each where the other is zero. ``rest`` holds Omega between iterations and,
+within one, the part of ``mu V + Omega`` orthogonal to P_k, which the polar step takes separately
+from the rest of H (early on it is a million times smaller).
 """
 
 from __future__ import annotations
@@ -19,15 +19,11 @@ from kmufs_stream.solvers.polar import (
     row_blocks,
     svd,
 )
-from kmufs_stream.solvers.scores import feature_scores, ranking
+from kmufs_stream.solvers.scores import check_h, feature_scores, ranking
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 from kmufs_stream.typing import Float, Int
 
-MU0 = 1e-6
-"""Default first penalty, as a multiple of A's largest eigenvalue."""
-
-MU_MAX = 1e3
-"""Default last penalty, as a multiple of A's largest eigenvalue."""
+MU0, MU_MAX = 1e-6, 1e3  # default first and last penalty, as multiples of A's largest eigenvalue
 
 
 def admm(
@@ -47,12 +43,6 @@ def admm(
 
     Parameters
     ----------
-    components : float array, shape (p, k)
-        Orthonormal columns P_k of ``A = P_k diag(eigenvalues) P_k^T``.
-    eigenvalues : float array, shape (k,)
-        ``s_j^2 / n``; not negative, the largest positive.
-    h : int
-        Number of features to choose, 1..p.
     tolerance : float
         Scores this close tie in the order that completes P_k to h columns at the start.
     mu0, mu_max : float, optional
@@ -60,17 +50,13 @@ def admm(
         eigenvalue.
     rho : float
         Growth of the penalty per iteration, 1 or more.
-    max_iter : int
-        Most iterations.
     patience : int
         Stop when the chosen rows have not changed for this many iterations.
-    watch : callable
-        Told what ``history`` says of each iteration.
 
     Returns
     -------
     Solution
-        ``converged`` is False when ``max_iter`` ran out first. ``solver_objective`` is
+        ``converged`` is False when ``max_iter`` was reached first. ``solver_objective`` is
         Tr(S^T A S) of the chosen features.
 
     Raises
@@ -81,9 +67,9 @@ def admm(
 
     Notes
     -----
-    2 p h^2 + O(p h k + h^3) multiplications per iteration, :func:`admm_bytes` of memory. Rows of
-    equal 2-norm are ties and go to the lower index. The path depends on the last bits of the
-    products, hence on the number of BLAS threads: that is the caller's to fix.
+    2 p h^2 + O(p h k + h^3) multiplications per iteration. Rows of equal 2-norm tie, and ties go
+    to the lower index. The path depends on the last bits of the products, hence on the number of
+    BLAS threads, which callers have to fix.
 
     Source: Sun, Ding and Fan, arXiv 2411.15197, Algorithm 1.
     """
@@ -104,15 +90,12 @@ def admm(
     rest = np.zeros_like(u)
     split = np.multiply(u, -mu)
     chosen = np.arange(p)  # the rows where W is not 0: all of them at the start
-    objective: list[float] = []
-    residual_u: list[float] = []
-    residual_w: list[float] = []
-    rows_changed: list[int] = []
+    history: list[dict[str, float]] = []
     unchanged = 0
     work = np.empty((min(p, block_rows(h)), h))
 
     for _ in range(max_iter):
-        # D = A U + mu (U + W) - Omega - Gamma, with what P_k sees of D and of Omega.
+        # D = A U + mu (U + W) - Omega - Gamma, and the products of P_k with D and Omega.
         weighted = eigenvalues[:, None] * u_along
         squared = 0.0
         v_along = np.zeros((k, h))
@@ -158,75 +141,57 @@ def admm(
 
         before = chosen
         chosen = np.sort(np.argsort(-f_squares, kind="stable")[:h])
-        kept = np.ones(p, dtype=bool)
-        kept[chosen] = False
+        others = np.ones(p, dtype=bool)
+        others[chosen] = False
         gap = v[chosen]
         gap -= split[chosen] / mu
-        residual_u.append(float(np.sqrt(apart)))
-        residual_w.append(float(np.sqrt(v_squares[kept].sum() + np.vdot(gap, gap))))
-        changed = np.setdiff1d(chosen, before, assume_unique=True).size if objective else h
-        rows_changed.append(int(changed))
-        objective.append(float(scores[chosen].sum()))
-        if not np.isfinite(residual_u[-1] + residual_w[-1]):
+        changed = np.setdiff1d(chosen, before, assume_unique=True).size if history else h
+        figures = {
+            "objective": float(scores[chosen].sum()),
+            "residual_u": float(np.sqrt(apart)),
+            "residual_w": float(np.sqrt(v_squares[others].sum() + np.vdot(gap, gap))),
+            "rows_changed": changed,
+        }
+        if not np.isfinite(figures["residual_u"] + figures["residual_w"]):
             raise ValueError("the iteration left the range of float64; lower mu_max")
-        watch(
-            objective=objective[-1],
-            residual_u=residual_u[-1],
-            residual_w=residual_w[-1],
-            rows_changed=rows_changed[-1],
-        )
+        history.append(figures)
+        watch(**figures)
 
         # W = F on the chosen rows, Gamma = mu F on the others.
         following = min(rho * mu, mu_max)
         split[chosen] *= -following / mu
         mu = following
-        unchanged = unchanged + 1 if rows_changed[-1] == 0 else 0
+        unchanged = unchanged + 1 if changed == 0 else 0
         if unchanged >= patience:
             break
 
     return Solution(
         selected=chosen.astype(np.int64),
-        solver_objective=objective[-1],
-        iterations=len(objective),
+        solver_objective=figures["objective"],
+        iterations=len(history),
         converged=unchanged >= patience,
-        primal_residuals=(residual_u[-1], residual_w[-1]),
-        history={
-            "objective": np.array(objective),
-            "residual_u": np.array(residual_u),
-            "residual_w": np.array(residual_w),
-            "rows_changed": np.array(rows_changed, dtype=np.int64),
-        },
+        primal_residuals=(figures["residual_u"], figures["residual_w"]),
+        history={name: np.array([each[name] for each in history]) for name in figures},
     )
 
 
 def admm_bytes(p: int, k: int, h: int) -> int:
-    """Peak working memory of :func:`admm` in bytes, an upper bound, its arguments excluded.
+    """Bound the working memory of :func:`admm`, in bytes.
 
     Four p x h arrays, the polar step at its largest (the start needs less), the components copied
-    and made orthonormal (LAPACK's copies included), the rows chosen, a block of rows, some vectors
-    of length p, and a megabyte for history and small things.
+    and made orthonormal (with LAPACK's copies), the chosen rows, a block of rows, some vectors of
+    length p, and a megabyte for history and small things.
     """
     loop = 4 * p * h + polar_entries(p, k, h) + block_rows(h) * h + 4 * h * h + 8 * k * h
     return 8 * (loop + 6 * p * k + 8 * k * k + 16 * p) + 2**20
 
 
 def start(components: Float, order: Int, h: int) -> Float:
-    """P_h: the leading h eigenvectors of A, columns beyond k completed in a fixed manner.
+    """Return P_h, (p, h): the leading h eigenvectors of A, those beyond k chosen by us.
 
-    The first h columns of the QR (with a positive diagonal) of ``[P_k, e_i1, e_i2, ...]``, i in
-    the given order; a unit vector that lies in the span of the columns before it is passed over.
-
-    Parameters
-    ----------
-    components : float64 array, shape (p, k)
-        Orthonormal columns.
-    order : int64 array, shape (p,)
-        Features by falling score.
-    h : int
-
-    Returns
-    -------
-    float64 array, shape (p, h), C order, orthonormal columns. O(p h^2).
+    The first h columns of the QR (with a positive diagonal) of ``[P_k, e_i1, e_i2, ...]``, i the
+    features in the given order, by falling score; a unit vector in the span of the columns before
+    it is skipped. O(p h^2).
     """
     p, k = components.shape
     if h <= k:
@@ -242,7 +207,7 @@ def start(components: Float, order: Int, h: int) -> Float:
         dependent = np.flatnonzero(np.abs(diagonal) < 1e-8)
         if dependent.size == 0 or following >= p:
             break
-        # What follows a dependent column was judged against an arbitrary direction: one at a time.
+        # One at a time: columns after a dependent one were compared with an arbitrary direction.
         used = np.append(np.delete(used, dependent[0]), order[following])
         following += 1
     basis *= np.where(np.diagonal(triangle) < 0, -1.0, 1.0)
@@ -251,7 +216,7 @@ def start(components: Float, order: Int, h: int) -> Float:
 
 
 def _checked(components: Float, eigenvalues: Float, h: int) -> tuple[Float, Float]:
-    """The factors as C-ordered float64, orthonormal to rounding, or ValueError."""
+    """Return the factors as C-ordered float64, orthonormal to rounding; refuse bad ones."""
     components = np.ascontiguousarray(components, dtype=np.float64)
     eigenvalues = np.asarray(eigenvalues, dtype=np.float64)
     if components.ndim != 2 or eigenvalues.shape != components.shape[1:] or eigenvalues.size == 0:
@@ -260,16 +225,15 @@ def _checked(components: Float, eigenvalues: Float, h: int) -> tuple[Float, Floa
             f"{eigenvalues.shape} do not belong together"
         )
     p, k = components.shape
-    if not 1 <= h <= p:
-        raise ValueError(f"h is {h}; it must lie between 1 and the {p} features")
+    check_h(h, p)
     if not (np.isfinite(eigenvalues).all() and eigenvalues.min() >= 0 < eigenvalues.max()):
         raise ValueError("eigenvalues must be finite, not negative, and not all zero")
     off = float(np.abs(components.T @ components - np.eye(k)).max())
     if not off <= 1e-4:
         raise ValueError(f"the columns of components are not orthonormal: off by {off:.1e}")
     if off > 1e-13:
-        # The same A with orthonormal columns, for components from single precision: the polar
-        # step counts on P^T R = 0.
+        # The same A with orthonormal columns, for components in single precision: the polar step
+        # relies on P^T R = 0.
         basis, triangle = np.linalg.qr(components)
         left, values, _ = svd(triangle * np.sqrt(eigenvalues))
         turned = basis @ left

@@ -9,8 +9,7 @@ from kmufs_stream.system import blas
 from kmufs_stream.typing import Float, Int
 
 MAX_ITERATIONS = 300
-TOL = 1e-4
-"""Total squared movement of the centres, in mean variances of the columns, that ends a start."""
+TOL = 1e-4  # total squared movement of the centres, in mean variances of the columns, at the end
 
 
 def fit_kmeans(
@@ -22,15 +21,15 @@ def fit_kmeans(
     copy: bool = True,
     weights: Int | None = None,
 ) -> Any:
-    """A fitted ``sklearn.cluster.KMeans`` with k clusters, the best of several starts.
+    """Fit a ``sklearn.cluster.KMeans`` with k clusters, the best of several starts.
 
     Parameters
     ----------
     rows : float64 array, shape (m, p), m >= k
-    copy : leave ``rows`` as they are; else rounding may change them.
-    weights : (m,) how many rows each stands for; one each by default.
+    copy : False allows rounding errors in ``rows`` afterwards.
+    weights : (m,) how many rows each row stands for; 1 by default.
 
-    Fewer distinct rows than clusters leave fewer clusters, without a warning. O(m p k) an
+    Fewer distinct rows than clusters give fewer clusters, without a warning. O(m p k) per
     iteration.
     """
     from sklearn.cluster import KMeans  # nearly a second, for those who cluster alone
@@ -39,7 +38,7 @@ def fit_kmeans(
     means = KMeans(
         k, n_init=starts, max_iter=MAX_ITERATIONS, tol=TOL, random_state=seed, copy_x=copy
     )
-    # One thread: of several, whoever comes first adds to a cluster's sum first.
+    # With several threads the order in which they add to a cluster's sum would vary.
     with blas.one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return means.fit(rows, sample_weight=weights)

@@ -1,9 +1,9 @@
-"""The features whose geometry agrees best with what many clusterings agree on."""
+"""Features whose geometry agrees best with an ensemble of clusterings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -11,16 +11,16 @@ from scipy.sparse import csr_array
 from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.neighbours import embedding, unit_rows
+from kmufs_stream.solvers.scores import check_h
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 from kmufs_stream.typing import Float, Int
 
-CLIP = 2.5
-"""Standard deviations beyond which a value counts no more: a few wild rows are not a cluster."""
-NOTHING = 1e-6
-"""Share of the largest eigenvalue up to which a component is rounding."""
+CLIP = 2.5  # standard deviations at which values are clipped: a few outliers are not a cluster
+NOTHING = 1e-6  # share of the largest eigenvalue up to which a component is rounding
+BLOCK_ENTRIES = 2**20  # numbers in a block of the sample, or one row of it
 
 Blocks = Callable[[], Iterator[Float]]
-"""The standardised row sample, block by block, the same each time; shapes (rows, p)."""
+"""The standardised row sample, in the same blocks, (rows, p), each time."""
 
 
 def consensus(
@@ -37,10 +37,10 @@ def consensus(
     """Choose h features, one by one, whose kernel is best aligned with an ensemble of K-means.
 
     The rows of the sample, clipped to 2.5 standard deviations, are projected on the leading k
-    components and scaled to unit variance along each: to rows of Q_k, which Sun, Ding and Fan put
-    in place of the indicators. Each is joined to its ten nearest. In the leading eigenvectors of
-    that graph (:func:`~kmufs_stream.solvers.neighbours.embedding`) they are clustered twelve
-    times, eight times into k clusters, twice into k/2 and twice into 2k: by K-means, in as many
+    components and scaled to unit variance along each: to rows of Q_k, which Sun, Ding and Fan use
+    for the indicators. Each is joined to its ten nearest. In the leading eigenvectors of that
+    graph (:func:`~kmufs_stream.solvers.neighbours.embedding`) they are clustered twelve times,
+    eight times into k clusters, twice into k/2 and twice into 2k: by K-means, in as many
     eigenvectors as clusters, each row scaled to unit length. With b_i the variance of feature i
     between clusters, averaged over the clusterings, and C the correlation matrix, every step takes
     the feature that most raises
@@ -48,27 +48,20 @@ def consensus(
         sum_{i in S} b_i / sqrt(sum_{i,j in S} C_ij^2),
 
     the centred alignment of the two samples x samples kernels ``Z_S Z_S^T`` and the mean of
-    ``Y Y^T``, Y the normalised indicators (eq. 3 of Sun, Ding and Fan). Features that repeat what
-    the chosen ones say lengthen the denominator more than the numerator.
+    ``Y Y^T``, Y the normalised indicators (eq. 3 of Sun, Ding and Fan). A feature similar to the
+    chosen ones raises the denominator more than the numerator.
 
     Parameters
     ----------
     components : float array, shape (p, r)
-        All components that there are, by falling eigenvalue; the first k of them are used.
-    eigenvalues : float array, shape (r,)
-        Of the correlation matrix, falling.
-    rows : from indices to rows of the correlation matrix.
-    sample : the standardised row sample.
-    k, h : clusters, and features to choose.
+        All components; the leading k are used.
     tolerance : float
-        Alignments that differ by no more than this share tie, lower index first.
-    watch : told of each step of the choice.
+        Alignments that differ by no more than this share tie.
 
     Returns
     -------
     Solution
-        ``solver_objective`` is the alignment, 0 to 1; ``history["solver_objective"]`` has it after
-        each step.
+        ``solver_objective`` is the alignment, 0 to 1.
 
     Raises
     ------
@@ -78,51 +71,44 @@ def consensus(
     Notes
     -----
     O(m p k) for a sample of m rows, and up to O(m^2 k) for its neighbours; O(p h) for the choice,
-    which takes one row of the correlation matrix a step: nothing is inverted or deflated.
-    Deterministic: Lanczos and K-means start from fixed seeds. :func:`consensus_bytes` of memory.
+    which takes one row of the correlation matrix per step. Deterministic: Lanczos and K-means
+    start from fixed seeds.
 
     Source: Cortes, Mohri and Rostamizadeh (JMLR 2012) on centred alignment; Strehl and Ghosh
     (JMLR 2002) on cluster ensembles; Ng, Jordan and Weiss (NIPS 2001) on spectral clustering.
     """
     p, r = components.shape
-    if not 1 <= h <= p:
-        raise ValueError(f"h is {h}; it must lie between 1 and the {p} features")
+    check_h(h, p)
     if not 1 <= k <= r:
         raise ValueError(f"k is {k}; it must lie between 1 and the {r} components")
-    votes = ensemble(components, eigenvalues, sample, k)
+    found = ensemble(components, eigenvalues, sample, k)
     aligned, length, crossed = 0.0, 0.0, np.zeros(p)  # crossed: sum over the chosen of C_ij^2
     free = np.ones(p, dtype=bool)
     selected = np.empty(h, np.int64)
     alignment = np.empty(h)
     for step in range(h):
-        values = (aligned + votes.between) / np.sqrt(length + 2 * crossed + 1.0)
+        values = (aligned + found.between) / np.sqrt(length + 2 * crossed + 1.0)
         values[~free] = -1.0
         best = float(values.max())
         chosen = int(np.flatnonzero(values >= best - tolerance * abs(best))[0])
-        aligned += float(votes.between[chosen])
+        aligned += float(found.between[chosen])
         length += float(2 * crossed[chosen] + 1.0)
         crossed += rows(np.array([chosen]))[0] ** 2
         free[chosen] = False
         selected[step] = chosen
-        alignment[step] = aligned / (np.sqrt(length) * votes.length)
+        alignment[step] = aligned / (np.sqrt(length) * found.length)
         watch(solver_objective=float(alignment[step]))
-    return Solution(
-        selected=np.sort(selected),
-        solver_objective=float(alignment[-1]),
-        iterations=h,
-        converged=True,
-        primal_residuals=None,
-        history={"solver_objective": alignment},
-    )
+    history = {"solver_objective": alignment}
+    return Solution(np.sort(selected), float(alignment[-1]), iterations=h, history=history)
 
 
 def cluster_counts(k: int) -> list[int]:
-    """Clusters in each run of the ensemble."""
+    """Return the number of clusters in each run of the ensemble."""
     return [k, k, k, k, max(k // 2, 2), 2 * k] * 2
 
 
 def consensus_bytes(p: int, k: int, m: int) -> int:
-    """Peak working memory of :func:`consensus` in bytes, an upper bound, its arguments excluded.
+    """Bound the working memory of :func:`consensus` for a sample of m rows, in bytes.
 
     The sums of every cluster, twice for a moment; the scores, the graph of neighbours with the
     vectors of the eigensolver (six blocks of 2k for LOBPCG, and products), K-means' copies;
@@ -132,17 +118,12 @@ def consensus_bytes(p: int, k: int, m: int) -> int:
     return 8 * (2 * clusters * p + m * (24 * k + 200) + 3 * BLOCK_ENTRIES + 16 * p) + 2**24
 
 
-BLOCK_ENTRIES = 2**20
-"""Numbers in a block of the sample, or one row of it."""
-
-
-@dataclass(frozen=True)
-class Votes:
-    """What an ensemble says of the features.
+class Ensemble(NamedTuple):
+    """Figures of an ensemble of clusterings.
 
     Attributes
     ----------
-    between : (p,) float64, variance of each between clusters, averaged over the runs.
+    between : (p,) float64, variance of each feature between clusters, averaged over the runs.
     length : Frobenius norm of the mean of the runs' centred kernels ``Y Y^T``.
     """
 
@@ -150,8 +131,8 @@ class Votes:
     length: float
 
 
-def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> Votes:
-    """Cluster the sample many times, and measure every feature's variance between clusters."""
+def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> Ensemble:
+    """Cluster the sample several times, and measure every feature's variance between clusters."""
     leading = _whitening(components[:, :k], eigenvalues[:k])
     scores = np.concatenate([clipped @ leading for clipped in _clipped(sample)])
     m = len(scores)
@@ -166,7 +147,7 @@ def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> V
         sums += members[:, start : start + len(clipped)] @ clipped
         total += clipped.sum(axis=0)
         start += len(clipped)
-    # The share of cluster c: (n_c / m) (mean of c - mean)^2; every row is in one cluster a run.
+    # Of cluster c: (n_c / m) (mean of c - mean)^2; every row is in one cluster of each run.
     runs = len(cluster_counts(k))
     sums /= np.sqrt(sizes * (m * runs))[:, None]
     sums -= np.sqrt(sizes / (m * runs))[:, None] * (total / m)
@@ -174,11 +155,11 @@ def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> V
     shared = (members @ members.T).toarray()
     root = np.sqrt(np.outer(sizes, sizes))
     length = float(np.linalg.norm(shared / root - root / m)) / runs
-    return Votes(between, length)
+    return Ensemble(between, length)
 
 
 def _whitening(components: Float, eigenvalues: Float) -> Float:
-    """From standardised rows to scores of unit variance, 0 along what is rounding."""
+    """Scale components so that scores have unit variance, or 0 where it is rounding."""
     scale = np.zeros_like(eigenvalues)
     some = eigenvalues > NOTHING * eigenvalues[0]
     scale[some] = 1 / np.sqrt(eigenvalues[some])
@@ -186,13 +167,13 @@ def _whitening(components: Float, eigenvalues: Float) -> Float:
 
 
 def _memberships(scores: Float, k: int) -> csr_array:
-    """One row per cluster of all runs, one column per sample: 1 where it is a member."""
+    """Return the clusters of all runs x samples: 1 where a sample is a member."""
     m = len(scores)
     labels: list[Int] = []
     clusters = 0
     vectors, place_of = embedding(scores, max(cluster_counts(k)))
     weights = np.bincount(place_of)
-    # Of places, sorted as they are: what K-means draws hangs on the order of what it is given.
+    # K-means draws by position, and places are sorted: the order of the rows does not matter.
     for seed, count in enumerate(cluster_counts(k)):
         points = unit_rows(vectors[:, :count])
         means = fit_kmeans(points, min(count, len(points)), starts=1, seed=seed, weights=weights)

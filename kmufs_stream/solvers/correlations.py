@@ -1,4 +1,4 @@
-"""Rows of the correlation matrix: kept with the factor, or what the factor says of them."""
+"""Rows of the correlation matrix: of the matrix itself, or approximated from a factor."""
 
 from __future__ import annotations
 
@@ -13,21 +13,15 @@ Rows = Callable[[Int], Float]
 
 
 def kept_rows(correlation: Float) -> Rows:
-    """Rows of a matrix at hand: exact, free."""
+    """Take rows from the matrix."""
     return lambda index: correlation[index]
 
 
 def factor_rows(components: Float, eigenvalues: Float) -> Rows:
-    """Rows of ``P diag(eigenvalues) P^T`` with its diagonal raised to 1.
+    """Compute rows of ``P diag(eigenvalues) P^T``, with 1 on the diagonal, from r components.
 
-    What the r components leave of a feature counts as its own, uncorrelated with all others: the
-    model of factor analysis. O(p r) a row, p r numbers kept.
-
-    Parameters
-    ----------
-    components : float array, shape (p, r)
-        All components that there are, orthonormal columns.
-    eigenvalues : float array, shape (r,)
+    What the components leave of a feature is taken to be uncorrelated with all others: the model
+    of factor analysis. O(p r) per row; keeps p r numbers.
     """
     scaled = components * np.sqrt(eigenvalues)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from kmufs_stream.solvers.correlations import Rows
-from kmufs_stream.solvers.scores import feature_scores, ranking
+from kmufs_stream.solvers.scores import check_h, feature_scores, ranking
 from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
 from kmufs_stream.typing import Float
 
-SPANNED = 1e-9
-"""A feature of which less variance than this is left lies in the span of the chosen ones."""
+SPANNED = 1e-9  # variance left of a feature that lies in the span of the chosen ones
 
 
 def css(
@@ -25,48 +24,33 @@ def css(
     """Choose h features, one by one, whose span comes closest to the leading subspace Q_k.
 
     Every step takes the feature that most reduces ``||Q_k - proj_span(chosen) Q_k||_F``:
-    orthogonal matching pursuit with k targets. A copy of a chosen feature gains nothing.
+    orthogonal matching pursuit with k targets. A copy of a chosen feature gains nothing. Once
+    nothing is left to gain, the features with the highest scores follow.
 
     Parameters
     ----------
-    components : float array, shape (p, k)
-        Orthonormal columns P_k.
-    eigenvalues : float array, shape (k,)
-        ``s_j^2 / n``.
-    rows : from indices to rows of the correlation matrix.
-    h : int
-        Number of features to choose, 1..p.
     tolerance : float
-        Gains that differ by no more than this share of the largest tie, lower index first.
-    watch : told of each step.
+        Gains that differ by no more than this share of the largest tie.
 
     Returns
     -------
     Solution
-        ``solver_objective`` is ``||proj_span(chosen) Q_k||_F^2``, k at most;
-        ``history["solver_objective"]`` has it after each step. Once nothing is left to gain, the
-        highest scores fill up.
-
-    Raises
-    ------
-    ValueError
-        Shapes that disagree, or h outside 1..p.
+        ``solver_objective`` is ``||proj_span(chosen) Q_k||_F^2``, at most k.
 
     Notes
     -----
-    One row of the correlation matrix per step, O(p h^2 + p h k) in all: the row is deflated by the
-    features chosen before when it is needed (a pivoted Cholesky factorisation that looks left),
-    so the p x p matrix is neither copied nor updated. :func:`css_bytes` of memory.
+    One row of the correlation matrix per step, O(p h^2 + p h k) in all: only the row of a chosen
+    feature is deflated by those chosen before (a left-looking pivoted Cholesky factorisation), so
+    the p x p matrix is neither copied nor updated.
 
     Source: Boutsidis, Mahoney and Drineas (arXiv 0812.4293) on the problem and its guarantees;
     Farahat, Ghodsi and Kamel (ICDM 2011) on the greedy recursion.
     """
     scores = feature_scores(components, eigenvalues, np.size(eigenvalues))
     p = scores.size
-    if not 1 <= h <= p:
-        raise ValueError(f"h is {h}; it must lie between 1 and the {p} features")
+    check_h(h, p)
     targets = components * np.sqrt(eigenvalues)  # Z^T Q_k / sqrt(n)
-    left = np.ones(p)  # variance that the chosen features leave of each
+    left = np.ones(p)  # variance of each feature that the chosen ones leave
     factor = np.empty((h, p))  # row t: the t-th chosen feature, deflated, against all
     free = np.ones(p, dtype=bool)
     selected = np.empty(h, np.int64)
@@ -91,16 +75,10 @@ def css(
         selected[step] = chosen
         free[chosen] = False
         watch(solver_objective=float(explained[step + 1]))
-    return Solution(
-        selected=np.sort(selected),
-        solver_objective=float(explained[-1]),
-        iterations=h,
-        converged=True,
-        primal_residuals=None,
-        history={"solver_objective": explained[1:]},
-    )
+    history = {"solver_objective": explained[1:]}
+    return Solution(np.sort(selected), float(explained[-1]), iterations=h, history=history)
 
 
 def css_bytes(p: int, k: int, h: int) -> int:
-    """Peak working memory of :func:`css` in bytes, an upper bound, its arguments excluded."""
+    """Bound the working memory of :func:`css`, in bytes."""
     return 8 * (p * h + 4 * p * k + 16 * p) + 2**20

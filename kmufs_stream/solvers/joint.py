@@ -22,43 +22,22 @@ def joint(
     max_iter: int = 1000,
     watch: Watcher = unwatched,
 ) -> Solution:
-    """Choose h features and the k-dimensional subspace that explains most of them, in turn.
+    """Choose, in turn, h features and the k-dimensional subspace that explains most of them.
 
-    Given the chosen features, the subspace is spanned by the leading k left singular vectors of
-    their columns; given the subspace, the features with most variance in it are chosen. The start
-    is :func:`exact`.
-
-    Parameters
-    ----------
-    components : float array, shape (p, k)
-        Orthonormal columns P_k.
-    eigenvalues : float array, shape (k,)
-        ``s_j^2 / n``.
-    rows : from indices to rows of the correlation matrix.
-    h : int
-        Number of features to choose, 1..p.
-    tolerance : float
-        Features whose variance in the subspace differs by no more tie, lower index first.
-    max_iter : int
-        Most iterations.
-    watch : told of each iteration.
+    Given the features, the subspace is spanned by the leading k left singular vectors of their
+    columns; given the subspace, the features with most variance in it are chosen. The start is
+    :func:`exact`.
 
     Returns
     -------
     Solution
         ``solver_objective`` is the variance of the chosen features in their own best subspace:
-        the sum of the k largest eigenvalues of their correlation matrix. It rises from one
-        iteration to the next (``history["solver_objective"]``, the start first) and ``converged``
-        means that no exchange raises it any more.
-
-    Raises
-    ------
-    ValueError
-        As :func:`exact` does.
+        the sum of the k largest eigenvalues of their correlation matrix. It rises from iteration
+        to iteration; ``converged`` means that no exchange raises it any more.
 
     Notes
     -----
-    O(h^3 + p h k) an iteration and h rows of the correlation matrix; nothing is read again.
+    O(h^3 + p h k) and h rows of the correlation matrix per iteration; nothing is read again.
 
     Source: eq. 6 of Sun, Ding and Fan, arXiv 2411.15197, relaxed in the indicators alone.
     """
@@ -68,15 +47,13 @@ def joint(
     values = [value]
     changed = [h]
     converged = False
-    while not converged and len(values) <= max_iter:
+    while len(values) <= max_iter:
         candidate = np.sort(ranking(variances, tolerance)[:h])
         exchanged = np.setdiff1d(candidate, selected, assume_unique=True).size
-        if exchanged == 0:
-            converged = True
-            break
-        value, variances = _subspace(rows(candidate), candidate, k)
-        # Exchanges among ties and the last bits alone raise nothing: they could go on for ever.
-        if value <= values[-1] * (1 + 1e-12):
+        if exchanged:
+            value, variances = _subspace(rows(candidate), candidate, k)
+        # Exchanges among ties and of the last bits raise nothing, and might never end.
+        if not exchanged or value <= values[-1] * (1 + 1e-12):
             converged = True
             break
         selected = candidate
@@ -84,11 +61,10 @@ def joint(
         changed.append(exchanged)
         watch(solver_objective=value, rows_changed=exchanged)
     return Solution(
-        selected=selected,
-        solver_objective=values[-1],
+        selected,
+        values[-1],
         iterations=len(values),
         converged=converged,
-        primal_residuals=None,
         history={
             "solver_objective": np.array(values),
             "rows_changed": np.array(changed, dtype=np.int64),
@@ -97,7 +73,7 @@ def joint(
 
 
 def joint_bytes(p: int, k: int, h: int) -> int:
-    """Peak working memory of :func:`joint` in bytes, an upper bound, its arguments excluded.
+    """Bound the working memory of :func:`joint`, in bytes.
 
     The chosen rows, twice for a moment; their own square and what LAPACK needs for it; k rows of
     length p with their squares.
@@ -106,7 +82,7 @@ def joint_bytes(p: int, k: int, h: int) -> int:
 
 
 def _subspace(chosen: Float, selected: Int, k: int) -> tuple[float, Float]:
-    """Variance of the chosen features in their best subspace, and that of every feature in it.
+    """Return the variance of the chosen features in their best subspace, and each feature's in it.
 
     With C[S, S] = V L V^T, the left singular vectors are Q = Z_S V L^{-1/2} / sqrt(n), and
     Q^T Z / sqrt(n) = L^{-1/2} V^T C[S, :].

@@ -1,4 +1,4 @@
-"""Rows in the leading eigenvectors of a graph of nearest rows, where clusters need not be round."""
+"""Spectral embedding of rows by a graph of nearest rows: its clusters need not be round."""
 
 from __future__ import annotations
 
@@ -15,28 +15,22 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, lobpcg
 from kmufs_stream.system import blas
 from kmufs_stream.typing import Float, Int
 
-NEIGHBOURS = 10
-"""Nearest places that a place is joined to, itself counted."""
-GRID = 2**20
-"""Steps from zero to the largest coordinate: finer differences are rounding, not distance."""
-DENSE = 500
-"""Places up to which the eigenproblem is solved whole."""
-TOL = 1e-4
-"""Residual of an eigenvector at which Lanczos ends."""
-RESTARTS = 100
-"""Restarts of Lanczos after which LOBPCG takes over: it improves a start as far as time allows."""
-ITERATIONS = 30
-"""Iterations of LOBPCG."""
+NEIGHBOURS = 10  # nearest places that a place is joined to, itself included
+GRID = 2**20  # steps from zero to the largest coordinate: finer differences are rounding
+DENSE = 500  # places up to which the eigenproblem is solved whole
+TOL = 1e-4  # residual of an eigenvector at which Lanczos ends
+RESTARTS = 100  # of Lanczos, before LOBPCG takes over, which always returns its best so far
+ITERATIONS = 30  # of LOBPCG
 
 
 class Embedding(NamedTuple):
-    """Places in the leading eigenvectors of their graph.
+    """Distinct places of rows, in the leading eigenvectors of their graph.
 
     Attributes
     ----------
-    vectors : (n, q) largest eigenvalue first, orthonormal; a row for each place, in the order of
-        the places' coordinates.
-    place_of : (m,) the place of each row.
+    vectors : (n, q) float64, orthonormal, largest eigenvalue first; a row for each place, in the
+        order of the places' coordinates.
+    place_of : (m,) int64, the place of each row.
     """
 
     vectors: Float
@@ -44,28 +38,28 @@ class Embedding(NamedTuple):
 
 
 def embedding(rows: Float, q: int) -> Embedding:
-    """The places of rows in the leading eigenvectors of the graph of nearest places.
+    """Embed rows in the leading q eigenvectors of the graph of nearest places.
 
     Places are joined where either is among the ten nearest of the other; the matrix is
-    ``D^-1/2 A D^-1/2``, A the graph and D its degrees. Rows that are equal but for rounding are
-    one place, so rows given twice change nothing, and a crowd of equal rows is no part of its own.
+    ``D^-1/2 A D^-1/2``, A the graph and D its degrees. Rows that are equal up to rounding are one
+    place, so duplicated rows change nothing, and many equal rows do not form a part of their own.
 
-    A graph in c parts has the eigenvalue 1 c times, for which any basis would do. Taken is the one
-    along which the places differ most, so that fewer vectors than parts still tell apart what
-    lies far apart.
+    A graph in c parts has the eigenvalue 1 c times. Of all bases of its space, the one along which
+    the places differ most is taken, so that fewer vectors than parts still separate places that
+    are far apart.
 
     Parameters
     ----------
     rows : float64 array, shape (m, k)
-        Coordinates, as many as clusters are looked for: a place has no more neighbours than
-        there are places to a cluster.
+        Coordinates, as many as there are clusters: a place has no more neighbours than a cluster
+        has places on average.
     q : int
-        Eigenvectors wanted; there are no more than places.
+        At most the number of places.
 
     Notes
     -----
     O(m^2 k) at most for the neighbours, O(m q^2) for a restart of Lanczos. Deterministic: one
-    thread, a fixed start, and distances that are exact, since the coordinates are whole numbers.
+    thread, a fixed start, and exact distances, since the coordinates are whole numbers.
 
     Source: Ng, Jordan and Weiss (NIPS 2001); von Luxburg (Statistics and Computing 2007).
     """
@@ -79,7 +73,7 @@ def embedding(rows: Float, q: int) -> Embedding:
 
 
 def unit_rows(points: Float) -> Float:
-    """Each row divided by its length, rows of zeros left as they are."""
+    """Divide each row by its length, if that is not 0."""
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     scaled: Float = points / np.where(lengths > 0, lengths, 1.0)
     return scaled
@@ -92,8 +86,8 @@ class Graph:
     Attributes
     ----------
     matrix : (n, n) symmetric, eigenvalues above -1 and up to 1.
-    parts : (n, c) one eigenvector of eigenvalue 1 for each connected part, zeros outside it;
-        orthonormal.
+    parts : (n, c) orthonormal, one eigenvector of eigenvalue 1 for each connected part, 0
+        outside it.
     """
 
     matrix: csr_array
@@ -109,7 +103,7 @@ def _graph(places: Float) -> Graph:
 
     n, k = places.shape
     each = min(NEIGHBOURS, n, max(n // k, 2))
-    # Trees would be faster up to five coordinates or so, and many times slower at fifteen.
+    # Trees are faster up to some five coordinates, and many times slower at fifteen.
     found = NearestNeighbors(n_neighbors=each, algorithm="brute").fit(places)
     near = csr_array(found.kneighbors_graph(places))
     joined = near.maximum(near.T)
@@ -122,9 +116,9 @@ def _graph(places: Float) -> Graph:
 
 
 def _leading_parts(graph: Graph, places: Float, q: int) -> Float:
-    """Eigenvectors of eigenvalue 1, q at most: along which the places differ most, first."""
+    """Return up to q eigenvectors of eigenvalue 1, those along which places differ most first."""
     directions, _, _ = np.linalg.svd(graph.parts.T @ places, full_matrices=False)
-    # More parts than coordinates: what the directions leave, from the largest parts.
+    # More parts than coordinates: the rest of the basis, from the largest parts.
     largest = np.argsort(-np.bincount(graph.parts.indices), kind="stable")[:q]
     units = np.zeros((graph.parts.shape[1], len(largest)))
     units[largest, np.arange(len(largest))] = 1.0
@@ -134,13 +128,13 @@ def _leading_parts(graph: Graph, places: Float, q: int) -> Float:
 
 
 def _others(graph: Graph, q: int) -> Float:
-    """The q eigenvectors that follow those of eigenvalue 1."""
+    """Return the q eigenvectors that follow those of eigenvalue 1."""
     n = graph.matrix.shape[0]
     if q == 0:
         return np.zeros((n, 0))
 
     def deflated(x: Float) -> Float:
-        """The matrix with -1 in place of the eigenvalue 1: below all others."""
+        """Multiply with the matrix whose eigenvalues 1 are replaced by -1, below all others."""
         product: Float = graph.matrix @ x - 2 * (graph.parts @ (graph.parts.T @ x))
         return product
 
@@ -152,7 +146,7 @@ def _others(graph: Graph, q: int) -> Float:
         return _falling(*eigsh(operator, q, which="LA", v0=start[:, 0], tol=TOL, maxiter=RESTARTS))
     except ArpackError:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that it has not converged either
+            warnings.simplefilter("ignore", UserWarning)  # that it has not converged
             return _falling(*lobpcg(operator, start, largest=True, tol=TOL, maxiter=ITERATIONS))
 
 

@@ -10,16 +10,15 @@ from kmufs_stream.typing import Float, Int
 def feature_scores(components: Float, eigenvalues: Float, k: int) -> Float:
     """Score every feature: the share of its variance that the leading k components explain.
 
-    ``a_i = sum_{j<k} lambda_j P_ij^2``, the diagonal of ``A = P_k diag(lambda) P_k^T``.
+    ``a_i = sum_{j<k} lambda_j P_ij^2``, the diagonal of ``A = P_k diag(lambda) P_k^T``. The
+    objective of Sun, Ding and Fan (arXiv 2411.15197) is the sum of the a_i of the chosen features.
 
     Parameters
     ----------
     components : float array, shape (p, r), r >= k
-        Orthonormal columns P, by falling eigenvalue.
     eigenvalues : float array, shape (r,)
-        ``lambda_j = s_j^2 / n``, s the singular values of the standardised data.
     k : int
-        Number of leading components to use.
+        Number of components to use.
 
     Returns
     -------
@@ -29,11 +28,6 @@ def feature_scores(components: Float, eigenvalues: Float, k: int) -> Float:
     ------
     ValueError
         Shapes that disagree, or k outside 1..r.
-
-    Notes
-    -----
-    O(p k). The objective of Sun, Ding and Fan (arXiv 2411.15197) with a 0/1 selection matrix is
-    the sum of the chosen ``a_i``.
     """
     components = np.asarray(components, dtype=np.float64)
     eigenvalues = np.asarray(eigenvalues, dtype=np.float64)
@@ -52,10 +46,9 @@ def feature_scores(components: Float, eigenvalues: Float, k: int) -> Float:
 def ranking(scores: Float, tolerance: float) -> Int:
     """Order features by falling score, ties by lower index.
 
-    Walk down the sorted scores. The first score of a run is its anchor; every score within
-    ``tolerance`` of the anchor (bound included) ties with it, the next one anchors a new run.
-    So all members of a tie lie within one tolerance of each other, however long a chain of close
-    neighbours is.
+    From the highest score down, every score within ``tolerance`` of the first one of a run
+    (inclusive) ties with it, and the next score begins a new run. So all members of a tie lie
+    within one tolerance of each other, however long a chain of close neighbours is.
 
     Parameters
     ----------
@@ -72,10 +65,6 @@ def ranking(scores: Float, tolerance: float) -> Int:
     ------
     ValueError
         Scores not one-dimensional or not finite, or a tolerance that is negative or NaN.
-
-    Notes
-    -----
-    O(p log p).
     """
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim != 1 or not np.isfinite(scores).all():
@@ -85,7 +74,7 @@ def ranking(scores: Float, tolerance: float) -> Int:
     order = np.argsort(-scores, kind="stable").astype(np.int64)
     falling = scores[order]
     close = falling[:-1] - falling[1:] <= tolerance
-    # A run can only begin where a score is close to the next: all others stay as sorted.
+    # Only where a score is close to the next can a run begin; all others stay as sorted.
     edges = np.flatnonzero(np.diff(np.concatenate(([False], close, [False])).astype(np.int8)))
     for first, last in zip(edges[::2], edges[1::2], strict=True):
         start = int(first)
@@ -95,3 +84,9 @@ def ranking(scores: Float, tolerance: float) -> Int:
             order[start:stop].sort()
             start = stop
     return order
+
+
+def check_h(h: int, p: int) -> None:
+    """Raise ValueError for an h outside 1..p."""
+    if not 1 <= h <= p:
+        raise ValueError(f"h is {h}; it must lie between 1 and the {p} features")

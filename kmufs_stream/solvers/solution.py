@@ -1,28 +1,23 @@
-"""What every solver returns."""
+"""The result of a solver."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kmufs_stream.typing import Array, Int
 
-
-class Watcher(Protocol):
-    """Told by a solver of each iteration, with what ``history`` will say of it."""
-
-    def __call__(self, **figures: float) -> None:
-        """One iteration more is done."""
+Watcher = Callable[..., None]
+"""Called after each iteration with what ``Solution.history`` keeps of it, by name."""
 
 
 def unwatched(**figures: float) -> None:
-    """Nobody watches."""
+    """Ignore the iterations."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The features a solver chose and how it got there.
+    """The features that a solver chose, and how.
 
     Attributes
     ----------
@@ -33,19 +28,19 @@ class Solution:
     iterations : int
         Iterations run; 0 for a closed form.
     converged : bool
-        The chosen set was stable when the solver stopped. It says nothing about the
-        constraints: see ``primal_residuals``.
+        Whether the chosen set was stable at the end. It says nothing about the constraints: see
+        ``primal_residuals``.
     primal_residuals : (float, float) or None
-        ``(||V - U||_F, ||V - W||_F)`` at the last iteration; None where there are none.
+        ``(||V - U||_F, ||V - W||_F)`` at the last iteration of the ADMM.
     history : mapping of str to array, shape (iterations,)
-        ``objective`` (float64, Tr(S^T A S) of the rows chosen then), ``residual_u`` and
-        ``residual_w`` (float64), ``rows_changed`` (int64, rows chosen now and not before; ``h``
-        at the first iteration). Empty for a closed form.
+        Figures of each iteration: ``solver_objective``; of the ADMM ``objective`` (Tr(S^T A S) of
+        the rows chosen then), ``residual_u`` and ``residual_w``, all float64; ``rows_changed``
+        (int64, rows chosen now and not before; ``h`` at first).
     """
 
     selected: Int
     solver_objective: float
-    iterations: int
-    converged: bool
-    primal_residuals: tuple[float, float] | None
+    iterations: int = 0
+    converged: bool = True
+    primal_residuals: tuple[float, float] | None = None
     history: Mapping[str, Array] = field(default_factory=dict)
