@@ -33,11 +33,19 @@ from kmufs_stream.options import (
 )
 from kmufs_stream.remedies import placing_options
 from kmufs_stream.results.anndata_columns import check_anndata_output, write_anndata
-from kmufs_stream.results.result import Seconds, Selection, feature_columns, groups_of, root_of
+from kmufs_stream.results.result import (
+    RELATED,
+    Resources,
+    Seconds,
+    Selection,
+    feature_columns,
+    groups_of,
+    ranks_by,
+    root_of,
+)
 from kmufs_stream.results.writing import write_result
 from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.storage.output import check_output, check_two_outputs
 from kmufs_stream.storage.places import PlaceLike, place_of
@@ -46,8 +54,7 @@ from kmufs_stream.streaming.kernels.sample import sample_size
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.planning.sizing import Demand
 from kmufs_stream.system import blas
-
-RELATED = 500  # of the selected features, the best, whose correlations are kept
+from kmufs_stream.system.memory import peak_memory
 
 
 @placing_options
@@ -191,11 +198,10 @@ def select(
             progress(plan.resources)
             spent = FactorSeconds(time.perf_counter() - began, 0.0)
         solving = time.perf_counter()
-        result = _choose(factor, matrix, k, h, solver, options, wanted, plan, progress)
-        solved = time.perf_counter()
-        result = replace(
-            result, passes=passes, output=target, anndata_output=annotated, origin=made
+        result = _choose(
+            factor, matrix, k, h, solver, options, wanted, passes, made, plan, progress
         )
+        solved = time.perf_counter()
         if target is not None:
             write_result(
                 target,
@@ -218,7 +224,8 @@ def select(
             write=wrote - solved,
             total=wrote - began,
         )
-        return replace(result, seconds=seconds)
+        resources = Resources(plan, seconds, peak_memory())
+        return replace(result, output=target, anndata_output=annotated, resources=resources)
 
 
 def _choose(
@@ -229,6 +236,8 @@ def _choose(
     solver: str,
     options: AdmmOptions,
     wanted: NDArray[np.int64] | None,
+    passes: int,
+    made: dict[str, str],
     plan: Plan,
     progress: Progress,
 ) -> Selection:
@@ -243,45 +252,31 @@ def _choose(
     if wanted is not None:
         kept = usable_positions(factor, matrix, wanted, h)
         solution = replace(solution, selected=with_kept(solution.selected, kept, scores, h))
-    chosen = scores[solution.selected]
-    ranks = np.empty(h, np.int64)
-    ranks[ranking(chosen, factor.tie)] = np.arange(1, h + 1)
-    related = np.flatnonzero(ranks <= RELATED)
+    related = solution.selected[ranks_by(scores[solution.selected], factor.tie) <= RELATED]
     with blas.cores_for(len(factor.sample.index) * len(related) ** 2):
-        correlation = correlation_of(factor, solution.selected[related])
-    ambiguous = np.empty(0, np.int64)
-    if solver == "exact":
-        ambiguous = ambiguous_at(scores, h, factor.score_error, solution.selected)
+        correlation = correlation_of(factor, related)
     if len(factor.features.dropped):
         rows = np.delete(np.arange(matrix.shape[0]), factor.features.dropped)
         matrix = keep_samples(matrix, rows)
-    selected = factor.features.usable[solution.selected]
     parameters: dict[str, float | int] = {}
     if SOLVERS[solver].takes_options:
         parameters = {name: v for name, v in vars(options).items() if v is not None}
     return Selection(
         k=k,
-        h=h,
         solver=solver,
         parameters=parameters,
-        selected=selected,
-        labels=None if matrix.labels is None else [plain(x) for x in matrix.labels[selected]],
-        scores=chosen,
-        ranks=ranks,
         kept=factor.features.usable[kept],
-        objective=float(chosen.sum()),
-        optimum=float(np.sort(scores)[-h:].sum()),
+        solution=solution,
         every_score=scores,
         beyond_noise=beyond_noise(
             factor.components[:, :k], factor.eigenvalues[:k], factor.features.samples
         ),
-        related=related,
         correlation=correlation,
-        ambiguous=factor.features.usable[ambiguous],
-        solution=solution,
         factor=factor,
+        passes=passes,
         matrix=matrix,
-        plan=plan,
+        origin=made,
+        resources=Resources(plan),
     )
 
 
@@ -378,12 +373,3 @@ def with_kept(
     others = np.setdiff1d(selected, kept)
     best = others[ranking(scores[others], 0.0)][: h - len(kept)]
     return np.sort(np.concatenate([kept, best]))
-
-
-def ambiguous_at(
-    scores: NDArray[np.float64], h: int, error: float, selected: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The features tied at the h-th highest score to within an error, if not all are selected."""
-    cutoff = np.partition(scores, len(scores) - h)[len(scores) - h]
-    tied = np.flatnonzero(np.abs(scores - cutoff) <= error)
-    return tied if not np.isin(tied, selected).all() else tied[:0]

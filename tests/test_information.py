@@ -29,7 +29,7 @@ from kmufs_stream import (
 )
 from kmufs_stream.factors.identity import fingerprint, identity_of_run
 from kmufs_stream.factors.structure import correlation_of
-from kmufs_stream.selection import RELATED
+from kmufs_stream.results.result import RELATED
 from kmufs_stream.streaming.checkpoint import Checkpoint, save_state
 from kmufs_stream.streaming.kernels.scaling import read_probe
 from kmufs_stream.streaming.tree import Node

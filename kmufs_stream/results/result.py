@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from kmufs_stream.factors.factor import Factor, TiedComponents
 from kmufs_stream.factors.solving import doubtful_sizes
 from kmufs_stream.results.measures import near_copies
 from kmufs_stream.results.writing import column_name, free_dim, lazy_columns, subset_frame
-from kmufs_stream.solvers import Solution
+from kmufs_stream.solvers import Solution, ranking
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.id_columns import in_sample
 from kmufs_stream.sources.names import plain
@@ -24,8 +24,9 @@ from kmufs_stream.storage.places import Place, name_of, zarr_root
 from kmufs_stream.storage.provenance import FORMAT_VERSIONS, SELECTION
 from kmufs_stream.storage.zarr_io import decoded, open_decoded
 from kmufs_stream.streaming.planning.plan import Plan
-from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
+
+RELATED = 500  # of the selected features, the best, whose correlations are kept
 
 
 @dataclass(frozen=True)
@@ -39,86 +40,76 @@ class Seconds:
     total: float = 0.0
 
 
+@dataclass(frozen=True)
+class Resources:
+    """What a run was planned to take, and what it took: measured once, when it ends.
+
+    Attributes
+    ----------
+    plan : Plan
+        How it was run, with the budget and the predicted peak memory.
+    seconds : Seconds
+        Wall-clock seconds by stage.
+    peak : int
+        Peak resident bytes of the process until the run ended; 0 before that.
+    """
+
+    plan: Plan
+    seconds: Seconds = Seconds()
+    peak: int = 0
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
     """The chosen features, how they were chosen, and where the result is.
 
     Attributes
     ----------
-    k, h : int
-        Clusters, and features chosen.
+    k : int
+        Clusters.
     solver : str
         Its name.
     parameters : dict of str to number
         Those of the solver that were not left to it.
-    selected : int64 array, shape (h,)
-        Source indices, ascending.
-    labels : list or None
-        Their names.
-    scores : float64 array, shape (h,)
-        a_i of the selected: the share of a feature's variance that the leading k components
-        explain.
-    ranks : int64 array, shape (h,)
-        1 = highest score among the selected.
     kept : int64 array
-        Source indices of those that had to be chosen.
-    objective, optimum : float
-        Tr(S^T A S) of this choice, and the largest that any choice has.
-    ambiguous : int64 array
-        Source indices of the features whose score is as near to the h-th highest as
-        ``factor.score_error``, where ``exact`` chose some of them and not all: which it chose is
-        arbitrary. Other solvers do not choose by score.
+        Source indices of the features that had to be chosen.
+    solution : Solution
+        What the solver returned: iterations, residuals, history; its indices count usable features.
     every_score : float64 array, shape (u,)
         a_i of all usable features.
     beyond_noise : bool array, shape (u,)
         Which of them vary with the k components more than noise would.
-    related : int64 array, shape (r,)
-        Ascending: where the best of the selected, 500 at most, are among them.
     correlation : float64 array, shape (r, r)
-        Of these.
-    solution : Solution
-        What the solver returned: iterations, residuals, history; its indices count usable features.
+        Of the ``related`` features.
     factor : Factor
         What it was chosen by.
-    matrix : Matrix
-        The table that it was chosen from, without samples that were dropped.
-    plan : Plan
-        How it was run.
     passes : int
         Reads of the data that it took for the factor: 0 where one was given.
-    output, anndata_output : path, address, Zarr store or None
-        Where the result was written.
-    seconds : Seconds
-        Wall-clock seconds by stage: ``read``, ``factor``, ``solve``, ``write``, ``total``.
+    matrix : Matrix
+        The table that it was chosen from, without samples that were dropped.
     origin : dict of str to str
         Where the data lie, and the command line that asked for it and when, where one did.
+    resources : Resources
+        What the run was planned to take, and what it took.
+    output, anndata_output : path, address, Zarr store or None
+        Where the result was written.
     """
 
     k: int
-    h: int
     solver: str
     parameters: dict[str, float | int]
-    selected: NDArray[np.int64]
-    labels: list[str | int | float | bool] | None
-    scores: NDArray[np.float64]
-    ranks: NDArray[np.int64]
     kept: NDArray[np.int64]
-    objective: float
-    optimum: float
-    ambiguous: NDArray[np.int64]
+    solution: Solution
     every_score: NDArray[np.float64]
     beyond_noise: NDArray[np.bool_]
-    related: NDArray[np.int64]
     correlation: NDArray[np.float64]
-    solution: Solution
     factor: Factor
+    passes: int
     matrix: Matrix
-    plan: Plan
-    passes: int = 0
+    origin: dict[str, str]
+    resources: Resources
     output: Place | None = None
     anndata_output: Path | None = None
-    seconds: Seconds = Seconds()
-    origin: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (
@@ -136,6 +127,72 @@ class Selection:
             usable = self.factor.features.usable
             doubt = in_sample(matrix.labels, usable, sample.index, sample.runs)
         return tuple(note for note in (doubt, doubtful_sizes(self.k, self.h)) if note is not None)
+
+    @property
+    def h(self) -> int:
+        """Number of features chosen."""
+        return len(self.solution.selected)
+
+    @cached_property
+    def selected(self) -> NDArray[np.int64]:
+        """(h,) source indices, ascending."""
+        return self.factor.features.usable[self.solution.selected]
+
+    @cached_property
+    def labels(self) -> list[str | int | float | bool] | None:
+        """Names of the selected features; None where the source has none."""
+        labels = self.matrix.labels
+        return None if labels is None else [plain(label) for label in labels[self.selected]]
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """(h,) a_i: the share of a feature's variance that the leading k components explain."""
+        return self.every_score[self.solution.selected]
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """(h,) 1 = highest score among the selected."""
+        return ranks_by(self.scores, self.factor.tie)
+
+    @property
+    def objective(self) -> float:
+        """Tr(S^T A S) of this choice."""
+        return float(self.scores.sum())
+
+    @cached_property
+    def optimum(self) -> float:
+        """The largest Tr(S^T A S) that any choice of h features has."""
+        return float(np.sort(self.every_score)[-self.h :].sum())
+
+    @cached_property
+    def ambiguous(self) -> NDArray[np.int64]:
+        """Source indices of the features that tie at the cutoff.
+
+        Their score is as near to the h-th highest as ``factor.score_error``, where ``exact`` chose
+        some of them and not all: which it chose is arbitrary. Other solvers do not choose by score.
+        """
+        tied = np.empty(0, np.int64)
+        if self.solver == "exact":
+            cutoff = np.sort(self.every_score)[-self.h]
+            tied = np.flatnonzero(np.abs(self.every_score - cutoff) <= self.factor.score_error)
+        if np.isin(tied, self.solution.selected).all():
+            tied = tied[:0]
+        return self.factor.features.usable[tied]
+
+    @property
+    def related(self) -> NDArray[np.int64]:
+        """Where the best of the selected, 500 at most, are among them: int64, ascending."""
+        return np.flatnonzero(self.ranks <= RELATED)
+
+    @property
+    def plan(self) -> Plan:
+        """How it was run."""
+        return self.resources.plan
+
+    @property
+    def seconds(self) -> Seconds:
+        """Wall-clock seconds by stage: ``read``, ``factor``, ``solve``, ``write``, ``total``."""
+        return self.resources.seconds
 
     @property
     def solver_objective(self) -> float:
@@ -213,11 +270,18 @@ class Selection:
             "anndata_output": None if self.anndata_output is None else str(self.anndata_output),
             "seconds": vars(self.seconds).copy(),
             "concessions": list(self.plan.concessions),
-            "peak_rss_bytes": peak_memory(),
+            "peak_rss_bytes": self.resources.peak,
             "predicted_peak_bytes": self.plan.peak,
             "budget_bytes": self.plan.budget,
             "version": __version__,
         }
+
+
+def ranks_by(scores: NDArray[np.float64], tie: float) -> NDArray[np.int64]:
+    """(h,) the rank of each score: 1 = highest."""
+    ranks = np.empty(len(scores), np.int64)
+    ranks[ranking(scores, tie)] = np.arange(1, len(scores) + 1)
+    return ranks
 
 
 def _attributes(result: Selection) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
 from kmufs_stream.factors.solving import SOLVERS
 from kmufs_stream.reporting.content import ROWS, Result, overlap, read, read_all
 from kmufs_stream.reporting.drawing import BADGE, apart, told_apart
+from kmufs_stream.results.result import RELATED
 from kmufs_stream.results.trials import write_csv
-from kmufs_stream.selection import RELATED
 
 K, H = 3, 5
 HOSTILE = ["<b>bold</b>", "a & b", '"quoted"', "it's", "$x_1^2$", "\\frac{1}{2}", "雪の名", "${"]
