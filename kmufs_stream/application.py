@@ -26,7 +26,7 @@ from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.storage.provenance import APPLICATION, FORMAT_VERSIONS, origin
 from kmufs_stream.streaming.planning.plan import make_plan
-from kmufs_stream.streaming.planning.sizing import Cost, Demand, Way
+from kmufs_stream.streaming.planning.sizing import Candidate, Cost, PlanRequest
 from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
@@ -149,8 +149,8 @@ def apply(
     columns, matched = find_features(
         root["feature_index"].values.astype(np.int64), theirs, every.sizes[dim], matrix, source
     )
-    demand = Demand(h=len(columns), copies=True, memory=memory, threads=threads)
-    plan = make_plan(table_of(matrix), {"copy": Way(lambda rows, itemsize: FREE)}, demand)
+    request = PlanRequest(h=len(columns), copies=True, memory=memory, threads=threads)
+    plan = make_plan(table_of(matrix), {"copy": Candidate(lambda rows, itemsize: FREE)}, request)
     progress(plan.resources)
     chunks = digest_of_chunks(matrix)
     attrs = {

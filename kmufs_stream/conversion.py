@@ -28,8 +28,8 @@ from kmufs_stream.sources.convertible import INSIDE, SUFFIXES, kind_of
 from kmufs_stream.sources.zarr_store import tables_in
 from kmufs_stream.storage.output import check_output, new_zarr
 from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.streaming.planning.plan import parse_memory
-from kmufs_stream.system.memory import available_memory, peak_memory
+from kmufs_stream.streaming.planning.plan import memory_budget
+from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
 INDEXED = {"csv": open_csv, "parquet": open_parquet}
@@ -193,7 +193,7 @@ def convert(
             "Leave out `dtype`.",
         )
     wanted = None if dtype is None else parse_dtype(dtype)
-    budget = parse_memory(memory) or available_memory() // 2
+    budget = memory_budget(memory)
     check_output(target, [Path(path)], overwrite=overwrite, parameter="out")
     columns: dict[str, str] = {}
     features: tuple[str, ...] = ()

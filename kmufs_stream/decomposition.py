@@ -20,7 +20,7 @@ from kmufs_stream.sources import open_matrix
 from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import PlaceLike, place_of
 from kmufs_stream.storage.provenance import origin
-from kmufs_stream.streaming.planning.sizing import Demand
+from kmufs_stream.streaming.planning.sizing import PlanRequest
 
 
 @placing_options
@@ -105,8 +105,8 @@ def decompose(
     k = as_whole("k", k)
     matrix = open_matrix(data, storage_options=storage_options)
     lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
-    demand = Demand(method=method, memory=memory, threads=threads, precision=precision)
-    plan = plan_for(matrix, k, demand, lanczos, screening)
+    request = PlanRequest(method=method, memory=memory, threads=threads, precision=precision)
+    plan = plan_for(matrix, k, request, lanczos, screening)
     target = None if out is None else place_of(out, storage_options)
     kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
     if target is not None:

@@ -38,10 +38,10 @@ from kmufs_stream.streaming.kernels.gram import Gram
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.lloyd import Clusters, Standard
 from kmufs_stream.streaming.kernels.scaling import Scaling, read_probe
-from kmufs_stream.streaming.kmeans import Clustering, kmeans, kmeans_ways
+from kmufs_stream.streaming.kmeans import Clustering, kmeans, kmeans_candidates
 from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.planning.plan import Plan, make_plan
-from kmufs_stream.streaming.planning.sizing import Demand
+from kmufs_stream.streaming.planning.sizing import PlanRequest
 from kmufs_stream.system import blas
 from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
@@ -349,8 +349,9 @@ class _Reader:
         n, p = matrix.shape
         # With what the Gram matrix notes of missing values.
         state = 8 * (p + 1) * max(3 * (p + 1) if square else 0, k + 2)
-        ways = kmeans_ways(n, p, k, starts, state=state, kept=4 * n + 4 * state)
-        self.plan: Plan = make_plan(table_of(matrix), ways, Demand(memory=memory, threads=threads))
+        methods = kmeans_candidates(n, p, k, starts, state=state, kept=4 * n + 4 * state)
+        request = PlanRequest(memory=memory, threads=threads)
+        self.plan: Plan = make_plan(table_of(matrix), methods, request)
         progress(self.plan.resources)
 
     def __call__(self, kernel: Kernel[State], stage: str) -> State:

@@ -20,10 +20,8 @@ from kmufs_stream.sources.recognition import recognised
 from kmufs_stream.storage.places import (
     Place,
     PlaceLike,
-    absence,
-    is_there,
+    check_exists,
     name_of,
-    near,
     place_of,
     zarr_root,
 )
@@ -86,10 +84,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     Metadata are read, and of times the first and the last. O(number of arrays and files).
     """
     place = place_of(path, storage_options)
-    if not is_there(place):
-        raise RequestError(
-            "not_found", absence(place), f"{near(place)}Look for a slip in the path."
-        )
+    check_exists(place, "Check the spelling of the path.")
     said, arrays = _of_checkpoint(place) or _of_store(place)
     kind = str(said.get("format"))
     if kind not in READS:

@@ -26,10 +26,10 @@ from kmufs_stream.storage.output import check_output, filled, new_output, new_za
 from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.streaming.checkpoint import Checkpoint
-from kmufs_stream.streaming.planning.plan import parse_memory
+from kmufs_stream.streaming.planning.plan import memory_budget
 from kmufs_stream.streaming.planning.sizing import BASELINE, MB
 from kmufs_stream.streaming.planning.table import DECODED_AT_ONCE
-from kmufs_stream.system.memory import available_memory, peak_memory, size
+from kmufs_stream.system.memory import peak_memory, size
 from kmufs_stream.version import __version__
 
 CHUNK_BYTES = 8 * MB
@@ -191,7 +191,7 @@ def rechunk(
             Checkpoint(beside, resume=resume, tell=tell, about=about) as kept,
             new_output(target, overwrite=overwrite) as partial,
         ):
-            kept.claim({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})
+            kept.begin({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})
             assert isinstance(kept.folder, Path)
             folder, begun, tiles = (kept.folder / name for name in ("store", "begun", "tiles"))
             with filled(folder) as store:
@@ -235,7 +235,7 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
             else "Stored by rows it is streamed as it is.",
         )
     (n, p), item = matrix.shape, matrix.layout.dtype.itemsize
-    budget = parse_memory(memory) or available_memory() // 2
+    budget = memory_budget(memory)
     rows, columns = min(matrix.layout.chunk_rows, max(n, 1)), min(matrix.layout.chunk_columns, p)
     chunk = rows * columns * item
 

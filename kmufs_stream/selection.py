@@ -52,7 +52,7 @@ from kmufs_stream.storage.places import PlaceLike, place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.streaming.kernels.sample import sample_size
 from kmufs_stream.streaming.planning.plan import Plan
-from kmufs_stream.streaming.planning.sizing import Demand
+from kmufs_stream.streaming.planning.sizing import PlanRequest
 from kmufs_stream.system import blas
 from kmufs_stream.system.memory import peak_memory
 
@@ -327,7 +327,7 @@ def plan_selection(
     n, p = matrix.shape[0], matrix.width
     check_h(h, p)
     sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)
-    demand = Demand(
+    request = PlanRequest(
         h=h,
         solver_bytes=SOLVERS[solver].memory(p, k, h, sampled),
         copies=not selection_only,
@@ -337,7 +337,7 @@ def plan_selection(
         precision=precision,
     )
     lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
-    return plan_for(matrix, k, demand, lanczos, screening, factor)
+    return plan_for(matrix, k, request, lanczos, screening, factor)
 
 
 def usable_positions(

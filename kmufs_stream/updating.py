@@ -42,7 +42,7 @@ from kmufs_stream.storage.provenance import origin
 from kmufs_stream.streaming.kernels.sample import sample_index, sample_size
 from kmufs_stream.streaming.kernels.scaling import Precision, Scaling, read_probe
 from kmufs_stream.streaming.planning.plan import Plan
-from kmufs_stream.streaming.planning.sizing import Demand
+from kmufs_stream.streaming.planning.sizing import PlanRequest
 from kmufs_stream.system import blas
 
 UNKNOWN = "data that are not recorded"
@@ -273,7 +273,7 @@ def _plan(factor: Factor, matrix: Matrix, memory: str | int | None, threads: int
     return plan_for(
         matrix,
         factor.k,
-        Demand(
+        PlanRequest(
             held=held, method="gram", memory=memory, threads=threads, precision=factor.precision
         ),
         LanczosOptions(),

@@ -121,7 +121,7 @@ def test_checkpoint(tmp_path: Path) -> None:
 def test_a_checkpoint_tells_how_far_its_run_came(data: Path, tmp_path: Path) -> None:
     about = {"source": "d.zarr", "command": "kmufs-stream select d.zarr", "partitions": 5}
     kept = Checkpoint(tmp_path / "c", resume=False, about=about)
-    kept.claim({"data shape": "9 x 2"})
+    kept.begin({"data shape": "9 x 2"})
     for number, nodes in ((1, [Node(3, 0)]), (2, [Node(1, 0), Node(0, 2), Node(0, 1)])):
         states = kept.of_pass(number, None)
         for node in nodes:
@@ -137,7 +137,7 @@ def test_a_checkpoint_tells_what_was_asked_in_words(data: Path, tmp_path: Path) 
     plan = plan_selection(matrix, 2, 3)
     whose = fingerprint(matrix, read_probe(matrix))
     kept = Checkpoint(tmp_path / "c", resume=False)
-    kept.claim(identity_of_run(whose, plan, Screening("mean", 0.5), None))
+    kept.begin(identity_of_run(whose, plan, Screening("mean", 0.5), None))
     found = info(tmp_path / "c")
     assert (found["options"]["missing"], found["options"]["min std"]) == ("mean", "0.5")
     assert whose["chunks"] not in found["options"].values()

@@ -27,8 +27,7 @@ def write_digits(path: Path) -> bool:
     import xarray as xr
     from sklearn.datasets import load_digits
 
-    from kmufs_stream.storage.output import new_store
-    from kmufs_stream.storage.zarr_io import written_quietly
+    from kmufs_stream.storage.output import new_zarr
 
     digits = load_digits()
     pixels = np.tile(digits.data.astype(np.uint8), (COPIES, 1))
@@ -46,9 +45,9 @@ def write_digits(path: Path) -> bool:
     data = images.to_dataset()
     if _is_there(path, data):
         return False
-    with new_store(path, overwrite=True) as folder, written_quietly():
+    with new_zarr(path, overwrite=True) as store:
         encoding = {"pixels": {"chunks": (CHUNK_ROWS, SIDE * SIDE)}}
-        data.to_zarr(folder, mode="w", encoding=encoding, consolidated=True)
+        data.to_zarr(store, mode="w", encoding=encoding, consolidated=False)
     return True
 
 

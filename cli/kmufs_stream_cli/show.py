@@ -205,10 +205,10 @@ def command(name: str, data: str | list[str], /, **options: object) -> str:
     """
     words = [program(NAME), name, *([data] if isinstance(data, str) else data)]
     if name in outputs.ENDINGS and isinstance(data, str):
-        from kmufs_stream.storage.places import free
+        from kmufs_stream.storage.places import free_name
 
         usual = outputs.default_output(name, data)
-        out = free(usual)
+        out = free_name(usual)
         if out != usual and name in ARGUMENTS:
             words.append(out)
         elif out != usual:

@@ -124,7 +124,7 @@ def compute_factor(
     del probe
     if checkpoint is not None:
         of_k = (k, lanczos_options.seed) if method.of_k else None
-        checkpoint.claim(
+        checkpoint.begin(
             identity_of_run(belongs, plan, screening, of_k),
             partial(digest_without, matrix),
             serves="what has been read serves any `h` and `solver`"

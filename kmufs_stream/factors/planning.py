@@ -12,14 +12,14 @@ from kmufs_stream.options import LanczosOptions, Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.streaming.cluster import active_client, cluster_size
 from kmufs_stream.streaming.planning.plan import Plan, make_plan
-from kmufs_stream.streaming.planning.sizing import Cost, Demand, Way, Ways
+from kmufs_stream.streaming.planning.sizing import Candidate, Candidates, Cost, PlanRequest
 from kmufs_stream.streaming.planning.table import Table
 
 
 def plan_for(
     matrix: Matrix,
     k: int,
-    demand: Demand,
+    request: PlanRequest,
     lanczos: LanczosOptions,
     screening: Screening,
     factor: Factor | None = None,
@@ -33,13 +33,13 @@ def plan_for(
     table = table_of(matrix, screening)
     client = None if matrix.layout.in_memory else active_client()
     if client is not None:
-        demand = replace(demand, cluster=cluster_size(client))
+        request = replace(request, cluster=cluster_size(client))
     if factor is not None:
         check_shape(factor, matrix)
         at_hand = Cost(0, 0, 0, 0, kept=factor.nbytes, reads=0)
-        ways = {"factor": Way(lambda rows, itemsize: at_hand)}
-        return make_plan(table, ways, replace(demand, method="auto"))
-    return make_plan(table, _ways(problem_of(matrix, k, lanczos, screening)), demand)
+        candidates = {"factor": Candidate(lambda rows, itemsize: at_hand)}
+        return make_plan(table, candidates, replace(request, method="auto"))
+    return make_plan(table, _candidates(problem_of(matrix, k, lanczos, screening)), request)
 
 
 def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
@@ -65,10 +65,10 @@ def problem_of(
     )
 
 
-def _ways(problem: Problem) -> Ways:
+def _candidates(problem: Problem) -> Candidates:
     """The methods, as plans see them."""
     return {
-        name: Way(
+        name: Candidate(
             partial(method.cost, problem),
             passed_over=method.passed_over(problem.p),
             float64=method.float64,

@@ -13,7 +13,7 @@ from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.recognition import stored_attributes
 from kmufs_stream.sources.restrict import samples_meeting
 from kmufs_stream.sources.transforms import transformed
-from kmufs_stream.storage.places import PlaceLike, absence, is_there, near, place_of
+from kmufs_stream.storage.places import PlaceLike, check_exists, place_of
 
 WHICH = ("variable", "features_from_variables")
 DIMS = ("sample_dims", "feature_dims")
@@ -107,9 +107,7 @@ def _located(
         said = made.located
     else:
         place = place_of(made, storage_options)
-        if not is_there(place):
-            remedy = f"{near(place)}Make it with kmufs-stream select, or kmufs-stream decompose."
-            raise RequestError("not_found", absence(place), remedy)
+        check_exists(place, "Make it with kmufs-stream select, or kmufs-stream decompose.")
         said = json.loads((stored_attributes(place) or {}).get("located", "{}"))
     # Whoever wrote it has no say in what else is opened, or with which storage options.
     return {name: said[name] for names in TOGETHER for name in names if name in said}

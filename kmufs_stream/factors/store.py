@@ -19,15 +19,14 @@ from kmufs_stream.storage.output import check_output, new_zarr
 from kmufs_stream.storage.places import (
     Place,
     PlaceLike,
-    absence,
-    is_there,
+    check_exists,
+    exists,
     name_of,
-    near,
     place_of,
     zarr_root,
 )
 from kmufs_stream.storage.provenance import FACTOR, FORMAT_VERSIONS, origin_in
-from kmufs_stream.storage.zarr_io import opened_quietly
+from kmufs_stream.storage.zarr_io import quietly
 from kmufs_stream.streaming.kernels.gram import Gaps
 from kmufs_stream.version import __version__
 
@@ -131,12 +130,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
     """
     place = place_of(where, storage_options)
     path = name_of(place)
-    if not is_there(place):
-        raise RequestError(
-            "not_found",
-            f"The factor {absence(place)}",
-            f"{near(place)}Make it with kmufs-stream decompose.",
-        )
+    check_exists(place, "Make it with kmufs-stream decompose.", what="The factor ")
     if not is_factor(place):
         raise RequestError(
             "not_a_factor",
@@ -144,7 +138,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
             "Make one with kmufs-stream decompose.",
         )
     try:
-        with opened_quietly():
+        with quietly():
             stored = xr.open_zarr(zarr_root(place), chunks=None).load()
         version = stored.attrs.get("format_version")
     except Exception as error:
@@ -218,7 +212,7 @@ def stored_fingerprint(place: Place) -> Any:
 
 def _attributes(place: Place) -> Mapping[str, Any]:
     """Those of a Zarr store; none of whatever is none: whoever opens it will say so."""
-    return (stored_attributes(place) if is_there(place) else None) or {}
+    return (stored_attributes(place) if exists(place) else None) or {}
 
 
 def _checksum(stored: xr.Dataset) -> str:

@@ -27,7 +27,7 @@ from kmufs_stream.sources.layout import dense
 from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.recognition import SWEPT
 from kmufs_stream.storage.places import Place, name_of, zarr_root
-from kmufs_stream.storage.zarr_io import opened_quietly
+from kmufs_stream.storage.zarr_io import quietly
 from kmufs_stream.system import blas
 
 Float = NDArray[np.float64]
@@ -157,7 +157,7 @@ def read(place: Place, name: str) -> Result | Trials:
     if isinstance(place, Path) and place.suffix.lower() in TABLES and place.is_file():
         return _trials(place, name)
     root, every = read_selection(place)
-    with opened_quietly():
+    with quietly():
         noted = xr.open_zarr(zarr_root(place), group="diagnostics", chunks=None).load()
     attrs = dict(root.attrs)
     attrs |= json.loads(attrs.pop("located", "{}"))

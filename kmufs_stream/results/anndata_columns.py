@@ -21,7 +21,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.sources import Matrix
 from kmufs_stream.storage.output import check_output, new_output
 from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
-from kmufs_stream.storage.zarr_io import written_quietly
+from kmufs_stream.storage.zarr_io import quietly
 
 
 def check_anndata_output(
@@ -86,7 +86,7 @@ def write_anndata(
         shutil.copytree(source, partial, copy_function=shutil.copyfile)
         for folder in [partial, *(Path(at, d) for at, below, _ in os.walk(partial) for d in below)]:
             folder.chmod(folder.stat().st_mode | 0o700)  # a copy of what may only be read
-        with written_quietly():
+        with quietly():
             _extend(
                 _zarr(partial, "r+", consolidated=False), matrix.provenance.feature_table, columns
             )

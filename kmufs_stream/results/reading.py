@@ -17,7 +17,7 @@ from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.recognition import recognised, stored_attributes
 from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import by_row, transformed
-from kmufs_stream.storage.places import Place, absence, is_there, name_of, near, zarr_root
+from kmufs_stream.storage.places import Place, check_exists, name_of, zarr_root
 from kmufs_stream.storage.provenance import APPLICATION, FORMAT_VERSIONS, SELECTION
 from kmufs_stream.storage.zarr_io import open_decoded
 from kmufs_stream.streaming.kernels.lloyd import Standard
@@ -213,9 +213,7 @@ def open_selection(place: Place) -> StoredSelection:
 def _read(place: Place, group: str | None = None) -> xr.Dataset:
     """The root of a written selection or application, or one of its groups, lazily."""
     source = name_of(place)
-    if not is_there(place):
-        remedy = f"{near(place)}Make it with kmufs-stream select."
-        raise RequestError("not_found", absence(place), remedy)
+    check_exists(place, "Make it with kmufs-stream select.")
     try:
         # An index would load the labels of all samples.
         stored = open_decoded(

@@ -26,7 +26,7 @@ from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.zarr_store import open_array, open_store
-from kmufs_stream.storage.places import absence, is_there, name_of, near, place_of
+from kmufs_stream.storage.places import check_exists, name_of, place_of
 from kmufs_stream.storage.retrying import RETRIES
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
@@ -157,13 +157,7 @@ def _open(
         place = place_of(data, storage_options)
         if isinstance(place, Path):
             refuse_convertible(os.fspath(place))
-        if not is_there(place):
-            raise RequestError(
-                "not_found",
-                absence(place),
-                f"{near(place)}Give the path or address of a Zarr store, or an AnnData file "
-                "(.h5ad).",
-            )
+        check_exists(place, "Give the path or address of a Zarr store, or an AnnData file (.h5ad).")
         if within.variable is None and holds_anndata(place, within.group):
             if any(dims.values()) or within.features_from_variables:
                 raise RequestError(

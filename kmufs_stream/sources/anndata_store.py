@@ -27,9 +27,9 @@ from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, chec
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, turn_command
 from kmufs_stream.sources.zarr_store import open_array
 from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
-from kmufs_stream.storage.integrity import checked, through
+from kmufs_stream.storage.integrity import CheckedStore, checks_of, through
 from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
-from kmufs_stream.storage.retrying import RETRIES, sturdy
+from kmufs_stream.storage.retrying import RETRIES, with_retries
 
 DIMS = ("obs", "var")
 COLUMN_ROWS = 2**20  # of a column turned into an array at a time
@@ -117,7 +117,7 @@ def open_anndata(
         inventory, chunks, sparsity = array.inventory, array.chunks, None
     else:
         parts = [
-            sturdy(part, retries=retries, missing_is_fill=fill_missing_chunks)
+            with_retries(part, retries=retries, missing_is_fill=fill_missing_chunks)
             if isinstance(part, zarr.Array)
             else HDF5Array(part)
             for part in _parts(node)
@@ -312,7 +312,7 @@ def _checked(
     """The same and its arrays, read through a store that checks the lengths of their chunks."""
     below = [node] if isinstance(node, zarr.Array) else [n for _, n in node.members(max_depth=None)]
     arrays = [array for array in below if isinstance(array, zarr.Array)]
-    store = checked(node.store, arrays)
+    store = CheckedStore(node.store, checks_of(arrays))
     read = [through(array, store) for array in arrays]
     return zarr.open(store, path=node.path, mode="r"), read
 

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from kmufs_stream.errors import KmufsError, RequestError, listed
-from kmufs_stream.storage.places import free, is_zarr
+from kmufs_stream.storage.places import free_name, is_zarr
 
 SHOWN = 5  # names
 STORES = (".zarr", ".zarr.zip", ".h5ad")
@@ -82,7 +82,7 @@ def refuse_convertible(path: str) -> None:
     name = Path(path.partition(INSIDE)[0]).resolve()
     stem = Path(name.stem if name.suffix in COMPRESSED else name).stem
     there = Path(f"{stem}.zarr").exists()
-    command = ["kmufs-stream", "convert", path, *[free(f"{stem}.converted.zarr")] * there]
+    command = ["kmufs-stream", "convert", path, *[free_name(f"{stem}.converted.zarr")] * there]
     remedy = f"First type: {shlex.join(command)}"
     if there:
         made = f"If {stem}.zarr, which is here, was made of it, give that."

@@ -22,7 +22,7 @@ from xarray.core.indexing import (
 
 from kmufs_stream.errors import BrokenError, KmufsError
 from kmufs_stream.storage.chunks import cells, damaged_chunk
-from kmufs_stream.storage.integrity import check_filters, checked, through
+from kmufs_stream.storage.integrity import CheckedStore, check_filters, checks_of, through
 from kmufs_stream.storage.zarr_io import with_coordinates
 
 
@@ -39,7 +39,7 @@ def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
 
 def _open(group: zarr.Group) -> xr.Dataset:
     arrays = dict(group.arrays())
-    store = checked(group.store, arrays.values())
+    store = CheckedStore(group.store, checks_of(arrays.values()))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unconsolidated metadata: nothing a user can act on

@@ -19,7 +19,7 @@ from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, is_n
 from kmufs_stream.sources.zarr_rows import StoredRows, packing
 from kmufs_stream.storage.chunks import Inventory, describe
 from kmufs_stream.storage.places import Place, name_of
-from kmufs_stream.storage.retrying import sturdy
+from kmufs_stream.storage.retrying import with_retries
 
 VARIABLE = "variable"  # the dimension of the features, as of xarray's Dataset.to_dataarray()
 CARRIED = ("long_name", "standard_name", "units")  # attributes that become coordinates
@@ -77,7 +77,7 @@ def side_by_side(
     stacking = Stacking(along, shape, tuple(map(along.index, order)), ())
     readers = tuple(
         StoredRows(
-            sturdy(a, retries=retries, missing_is_fill=fill_missing_chunks),
+            with_retries(a, retries=retries, missing_is_fill=fill_missing_chunks),
             stacking,
             packing(a, attributes(a, datasets)),
         )

@@ -47,7 +47,7 @@ from kmufs_stream.sources.zarr_rows import StoredRows, packing
 from kmufs_stream.storage.chunks import Inventory, address
 from kmufs_stream.storage.places import Place, is_zarr, name_of, zarr_root
 from kmufs_stream.storage.provenance import FACTOR
-from kmufs_stream.storage.retrying import RETRIES, sturdy
+from kmufs_stream.storage.retrying import RETRIES, with_retries
 
 LISTED = 5  # variables
 # CF attributes that name variables which describe others.
@@ -380,7 +380,7 @@ def _matrix(
         labels = feature_labels(frame, stacking.name(samples=False))
         check_text(labels, stacking.name(samples=False))
     attrs = attributes(array, datasets)
-    read = sturdy(array, retries=retries, missing_is_fill=fill_missing_chunks)
+    read = with_retries(array, retries=retries, missing_is_fill=fill_missing_chunks)
     rows = StoredRows(read, stacking, packing(array, attrs))
     dtype = rows.read(0, 0).dtype
     check_table(name, source, array.shape, dtype)

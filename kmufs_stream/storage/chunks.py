@@ -1,4 +1,4 @@
-"""The stored chunks of a Zarr array: their keys, and which of them is damaged."""
+"""List the stored chunks of a Zarr array, and find a damaged one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import zarr
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.storage.internals import sync
-from kmufs_stream.storage.places import is_unlisted, name_of, reached
+from kmufs_stream.storage.places import is_web_address, name_of, store_errors
 
 METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata", ".nczarray", ".nczattrs"}
 
@@ -23,7 +23,7 @@ METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata", ".nczarr
 def damaged_chunk(
     array: zarr.Array[Any], among: Iterable[tuple[tuple[slice, ...], str]]
 ) -> BrokenError | None:
-    """The first of some cells that cannot be read, found by reading them one by one; or None."""
+    """Read cells one by one and return the error of the first that cannot be read, if any."""
     for cell, key in among:
         try:
             array[cell]
@@ -36,7 +36,7 @@ def damaged_chunk(
 
 
 def corrupt_chunk(message: str, key: str | None) -> BrokenError:
-    """What is told of a chunk that is damaged; ``key`` where it is known which."""
+    """The error for a damaged chunk; ``key`` where it is known which."""
     return BrokenError(
         "corrupt_chunk",
         message,
@@ -46,26 +46,26 @@ def corrupt_chunk(message: str, key: str | None) -> BrokenError:
 
 
 def address(array: zarr.Array[Any]) -> str:
-    """Where an array is, for people."""
+    """Describe where an array is stored, for people."""
     store = name_of(array.store)
     return f"{store}/{array.path}" if array.path else store
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Lists an array's metadata and chunks; refuses an array whose chunks are not all there."""
+    """Lists an array's metadata and chunks; raises BrokenError where a chunk is missing."""
 
     array: zarr.Array[Any]
     fill_missing_chunks: bool
 
     def __call__(self) -> list[str]:
         metadata = describe(self.array.metadata.to_dict())
-        with reached(self.array.store):
+        with store_errors(self.array.store):
             stored = _stored_keys(self.array)
         if stored is None:
-            return [metadata]  # a chunk that is not there is noticed when it is read
+            return [metadata]  # a missing chunk is noticed when it is read
         if not self.fill_missing_chunks:
-            # Found soon, even where damaged metadata tell of more chunks than can be counted.
+            # Found soon, even if damaged metadata claim more chunks than can be counted.
             missing = next((key for _, key in cells(self.array) if key not in stored), None)
             if missing is not None:
                 raise BrokenError(
@@ -81,7 +81,7 @@ class Inventory:
 
 
 def cells(array: zarr.Array[Any]) -> Iterator[tuple[tuple[slice, ...], str]]:
-    """Every stored object of the array (chunk, or shard): its region and its key."""
+    """Yield the region and the key of every stored object of an array (chunk, or shard)."""
     unit = array.shards or array.chunks
     for cell in itertools.product(*map(range, _grid(array))):
         region = tuple(slice(i * s, (i + 1) * s) for i, s in zip(cell, unit, strict=True))
@@ -94,7 +94,7 @@ def _grid(array: zarr.Array[Any]) -> list[int]:
 
 
 def _stored_keys(array: zarr.Array[Any]) -> dict[str, str] | None:
-    """Keys of the stored chunks, with what tells that they changed where the store knows it.
+    """Return the keys of the stored chunks, with sizes and times where the store knows them.
 
     None for stores that cannot list them. Object stores list a thousand in one request.
     """
@@ -113,21 +113,21 @@ def _stored_keys(array: zarr.Array[Any]) -> dict[str, str] | None:
                 if entry.filename.startswith(prefix) and not entry.is_dir()
             }
     elif isinstance(store, zarr.storage.FsspecStore):
-        if is_unlisted(store):
+        if is_web_address(store):
             return None
         place = f"{store.path}/{array.path}".rstrip("/")
-        infos = sync(store.fs._find(place, detail=True))  # fsspec's own name for it in a loop
+        infos = sync(store.fs._find(place, detail=True))  # the asynchronous find()
         keys = {name.removeprefix(f"{place}/"): _version(info) for name, info in infos.items()}
     elif not store.supports_listing:
         return None
     else:
         listed = sync(_collect(store.list_prefix(prefix)))
         keys = {key.removeprefix(prefix): "" for key in listed}
-    return {key: what for key, what in keys.items() if key not in METADATA}
+    return {key: version for key, version in keys.items() if key not in METADATA}
 
 
 def _version(info: dict[str, Any]) -> str:
-    """What an object store says of an object: its size, and its digest or time of change."""
+    """Return an object's size, and its digest or time of change."""
     tags = ("ETag", "etag", "mtime", "updated", "last_modified", "LastModified", "created")
     return f"{info.get('size')} {next((info[tag] for tag in tags if info.get(tag)), '')}"
 
@@ -137,5 +137,5 @@ async def _collect(keys: AsyncIterator[str]) -> list[str]:
 
 
 def describe(metadata: Any) -> str:
-    """Canonical text of a JSON-like metadata document, for fingerprints."""
+    """Return metadata as canonical JSON, for fingerprints."""
     return json.dumps(metadata, sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""What is taken from libraries under no public name: all of it here, each with why."""
+"""Private names of libraries that this package needs, each with the reason."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Self
 
 import xarray as xr
 from zarr.abc.store import Store
-from zarr.core.array_spec import ArraySpec  # what a codec has to be given to be run alone
-from zarr.core.sync import sync  # awaits in zarr's own loop, where connections of its stores live
+from zarr.core.array_spec import ArraySpec  # needed to run a codec alone
+from zarr.core.sync import sync  # runs in zarr's event loop, as its connections do
 from zarr.storage import WrapperStore
 
 __all__ = ["ArraySpec", "StoreInFront", "is_loaded", "sync"]
 
 
 class StoreInFront(WrapperStore[Store]):
-    """A store in front of another, whose ``get`` nothing passes by."""
+    """A store in front of another, all of whose reads go through ``get``."""
 
-    _supports_sync_io = False  # Zarr's shortcut would read from the store behind
+    _supports_sync_io = False  # zarr's shortcut would read from the store behind
 
     def over(self, store: Store) -> Self:
-        """The same in front of another store."""
+        """Return a copy in front of another store."""
         raise NotImplementedError
 
     def _with_store(self, store: Store) -> Self:
-        return self.over(store)  # else zarr makes a copy by the store alone
+        return self.over(store)  # zarr's own copy would pass only the store
 
 
 def is_loaded(variable: xr.Variable) -> bool:
-    """Whether its values are in memory: to ask for ``data`` would load them."""
+    """Whether the values are in memory; accessing ``data`` would load them."""
     return bool(variable._in_memory)

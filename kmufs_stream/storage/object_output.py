@@ -1,9 +1,9 @@
-"""Outputs in object stores, where nothing can be renamed: the metadata of the root come last.
+"""Outputs in object stores, where nothing can be renamed: the root's metadata is written last.
 
-Until they are there, no reader sees a store at ``OUT``. Beside it lies ``.OUT.writing/`` while a
-run writes: its claim, put only where there is none yet, so that two runs never write one output
-at once; and where an old store is replaced, the new one, which is complete before the old one is
-touched. It is then copied within the object store: meanwhile there is no store at ``OUT``.
+Until it is there, readers see no store at ``OUT``. While a run writes, ``.OUT.writing/`` beside it
+holds its lock, which is created only where none exists, so that two runs never write one output at
+once. Where an old store is replaced, the new one is first completed in that folder, then copied
+within the object store: meanwhile there is no store at ``OUT``.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.storage.address_store import store_of
 from kmufs_stream.storage.internals import StoreInFront, sync
 from kmufs_stream.storage.places import (
-    is_there,
+    exists,
     is_zarr,
     name_of,
-    reached,
-    refuse_unlisted,
+    refuse_web_address,
     remove,
+    store_errors,
 )
 
-ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # what tells a store comes last
-ONLY_NEW = {"mode": "create", "overwrite": False}  # as S3 and Google say it, and as Azure does
-_ours: set[str] = set()  # claims of this process
+ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # the last of them marks a store
+ONLY_NEW = {"mode": "create", "overwrite": False}  # in S3's and Google's file systems; in Azure's
+_tokens: set[str] = set()  # of this process's locks
 
 
 class TakenError(RequestError):
-    """Somebody else has written, or is writing, the same output."""
+    """Another run has written, or is writing, the same output."""
 
 
 class RootLast(StoreInFront):
-    """Keeps the metadata of the root back, in ``kept``; all else goes to the store."""
+    """Keeps the root's metadata back, in ``kept``; everything else goes to the store."""
 
     def __init__(self, store: Store, kept: dict[str, Buffer] | None = None) -> None:
         super().__init__(store)
@@ -79,68 +79,63 @@ class RootLast(StoreInFront):
             await super().delete(key)
 
 
-def check_object_store(out: UPath, parameter: str, *, overwrite: bool) -> None:
-    """See ``check_output()``: the same for an address."""
-    refuse_unlisted(out, parameter)
+def check_address(out: UPath, parameter: str) -> bool:
+    """Refuse an address that cannot be written to, or that another run is writing.
+
+    Returns whether a run that died has left its lock, and so perhaps half a store.
+    """
+    refuse_web_address(out, parameter)
     if out.parent == out:
         raise RequestError(
             "bad_output", f"The output {out} is a whole bucket.", f"Name a store in it: {out}NAME."
         )
-    with reached(out):
-        _refuse_claimed(out)
-        if is_zarr(out):
-            if not overwrite:
-                raise RequestError(
-                    "output_exists",
-                    f"The output {out} exists.",
-                    f"Say `overwrite=True` to replace it, or choose another `{parameter}`.",
-                )
-        elif is_there(out) and not _claims(out):  # else it is what a run that died has left
-            raise RequestError(
-                "output_exists",
-                f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                f"Choose another `{parameter}`, or remove it yourself.",
-            )
-        trial = _beside(out) / f"trial-{uuid.uuid4().hex}"
+    with store_errors(out):
+        return _check_locks(out) > 0
+
+
+def check_writable_address(out: UPath) -> None:
+    """Write an object and remove it again."""
+    with store_errors(out):
+        trial = _workspace(out) / f"trial-{uuid.uuid4().hex}"
         trial.write_bytes(b"")
         trial.unlink()
 
 
 @contextlib.contextmanager
 def new_in_object_store(out: UPath, *, overwrite: bool) -> Iterator[Store]:
-    """A store that is at ``out`` when the block ends, and gone if it fails."""
-    with reached(out):
-        claim, place = _claim(out), None
+    """Yield a store that is at ``out`` when the block ends, and removed if it fails."""
+    with store_errors(out):
+        lock, place = _acquire(out), None
         try:
-            replaces, died = is_zarr(out), _number(claim) > 0
-            if not overwrite if replaces else is_there(out) and not died:
-                raise _came_into_being(out)
-            place = _beside(out) / "new" if replaces else out
+            replaces, died = is_zarr(out), _number(lock) > 0
+            if not overwrite if replaces else exists(out) and not died:
+                raise appeared_meanwhile(out)
+            place = _workspace(out) / "new" if replaces else out
             if died:
-                remove(place)  # what that run has left
+                remove(place)  # what the dead run has left
             root = RootLast(store_of(place))
             yield root
-            if not _is_ours(claim):
+            if not _is_ours(lock):
                 raise _being_written(out, "Another run")
-            _release(place, root.kept)
+            _publish(place, root.kept)
         except BaseException as error:
             written = None if isinstance(error, TakenError) else place
-            _withdraw(out, written, claim, error)
+            _clean_up(out, written, lock, error)
             raise
         if replaces:
             _replace(out, place)
-        _withdraw(out, None, claim)
+        _clean_up(out, None, lock)
 
 
-def _release(place: UPath, kept: dict[str, Buffer]) -> None:
-    """Put the metadata of the root: with the last of them the store is there."""
+def _publish(place: UPath, kept: dict[str, Buffer]) -> None:
+    """Write the root's metadata: with the last of them the store is there."""
     *others, mark = sorted(kept, key=ROOT.index)
     for key in others:
         (place / key).write_bytes(kept[key].to_bytes())
     try:
         _create(place / mark, kept[mark].to_bytes())
     except FileExistsError:
-        raise _came_into_being(place) from None
+        raise appeared_meanwhile(place) from None
 
 
 def _replace(out: UPath, new: UPath) -> None:
@@ -163,40 +158,39 @@ def _replace(out: UPath, new: UPath) -> None:
         ) from error
 
 
-def _beside(out: UPath) -> UPath:
+def _workspace(out: UPath) -> UPath:
     return out.with_name(f".{out.name}.writing")
 
 
-def _claims(out: UPath) -> list[UPath]:
-    """The claims to an output, oldest first."""
+def _locks(out: UPath) -> list[UPath]:
+    """List the locks of an output, oldest first; a run numbers its own after those of dead ones."""
     try:
-        found = [path for path in _beside(out).iterdir() if path.name.startswith("claim-")]
+        found = [path for path in _workspace(out).iterdir() if path.name.startswith("claim-")]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(found, key=_number)
 
 
-def _number(claim: UPath) -> int:
-    return int(claim.name.partition("-")[2])
+def _number(lock: UPath) -> int:
+    return int(lock.name.partition("-")[2])
 
 
-def _refuse_claimed(out: UPath) -> int:
-    """The number of the next claim. Raises TakenError where there is one of a live run."""
-    claims = _claims(out)
-    for claim in claims:
-        owner: dict[str, Any] = json.loads(claim.read_bytes())
-        here, number = owner["host"] == socket.gethostname(), owner["process"]
-        alive = psutil.pid_exists(number) and (number != os.getpid() or owner["token"] in _ours)
-        if alive or not here:  # nobody here can tell whether a process elsewhere is alive
-            raise _being_written(
-                out, f"Process {number} on {owner['host']}, since {owner['since']},"
-            )
-    return _number(claims[-1]) + 1 if claims else 0
+def _check_locks(out: UPath) -> int:
+    """Return the number of the next lock. Raises TakenError where a live run holds one."""
+    locks = _locks(out)
+    for lock in locks:
+        owner: dict[str, Any] = json.loads(lock.read_bytes())
+        here, process = owner["host"] == socket.gethostname(), owner["process"]
+        alive = psutil.pid_exists(process) and (process != os.getpid() or owner["token"] in _tokens)
+        if alive or not here:  # whether a process elsewhere is alive cannot be known
+            who = f"Process {process} on {owner['host']}, since {owner['since']},"
+            raise _being_written(out, who)
+    return _number(locks[-1]) + 1 if locks else 0
 
 
-def _claim(out: UPath) -> UPath:
-    """Claim an output. Raises TakenError where another run has a claim to it."""
-    claim = _beside(out) / f"claim-{_refuse_claimed(out)}"
+def _acquire(out: UPath) -> UPath:
+    """Create this run's lock. Raises TakenError where another run holds one."""
+    lock = _workspace(out) / f"claim-{_check_locks(out)}"
     token = uuid.uuid4().hex
     owner = {
         "token": token,
@@ -204,30 +198,30 @@ def _claim(out: UPath) -> UPath:
         "process": os.getpid(),
         "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
-    _ours.add(token)
+    _tokens.add(token)
     try:
-        _create(claim, json.dumps(owner).encode())
+        _create(lock, json.dumps(owner).encode())
     except FileExistsError:
         raise _being_written(out, "Another run") from None
-    return claim
+    return lock
 
 
-def _is_ours(claim: UPath) -> bool:
+def _is_ours(lock: UPath) -> bool:
     try:
-        return json.loads(claim.read_bytes())["token"] in _ours
+        return json.loads(lock.read_bytes())["token"] in _tokens
     except FileNotFoundError:
         return False
 
 
-def _withdraw(
-    out: UPath, failed: UPath | None, claim: UPath, error: BaseException | None = None
+def _clean_up(
+    out: UPath, failed: UPath | None, lock: UPath, error: BaseException | None = None
 ) -> None:
-    """Remove what a failed run has written, and the claim, if it still is ours."""
+    """Remove what a failed run has written, and its lock with the folder, if it still holds it."""
     try:
         if failed is not None:
             remove(failed)
-        if _is_ours(claim):
-            remove(_beside(out))
+        if _is_ours(lock):
+            remove(_workspace(out))
     except Exception as other:
         if error is None:
             raise
@@ -235,7 +229,7 @@ def _withdraw(
 
 
 def _create(place: UPath, content: bytes) -> None:
-    """Write an object that is not there yet: for certain, where the store can tell.
+    """Write an object that does not exist yet; atomically, where the store can.
 
     Raises FileExistsError.
     """
@@ -254,20 +248,21 @@ def _being_written(out: UPath, who: str) -> TakenError:
     return TakenError(
         "being_written",
         f"{who} is writing the output {out}.",
-        f"Wait for it, or choose another output; if it has died, remove {_beside(out)}/.",
+        f"Wait for it, or choose another output; if it has died, remove {_workspace(out)}/.",
     )
 
 
-def _came_into_being(out: UPath) -> TakenError:
+def appeared_meanwhile(out: object) -> TakenError:
+    """The error for an output that another run has written since it was checked."""
     return TakenError(
         "output_exists",
-        f"The output {out} has come into being meanwhile; it is left as it is.",
+        f"The output {out} was created meanwhile by another run; it is left as it is.",
         "Say `overwrite=True`, or choose another output.",
     )
 
 
 def check_given(store: Store) -> None:
-    """See ``check_output()``: the same for a Zarr store made in Python, which has to be empty."""
+    """Refuse a Zarr store made in Python that is not empty or cannot be written to."""
     able = store.supports_writes and store.supports_deletes and store.supports_listing
     if store.read_only or not able:
         raise RequestError(
@@ -275,7 +270,7 @@ def check_given(store: Store) -> None:
             f"The output, {name_of(store)}, cannot be written, listed and deleted from.",
             "Give a store that can.",
         )
-    if is_there(store):
+    if exists(store):
         raise RequestError(
             "output_exists",
             f"The output, {name_of(store)}, is not empty; such stores are never overwritten.",
@@ -285,13 +280,13 @@ def check_given(store: Store) -> None:
 
 @contextlib.contextmanager
 def new_in_given(store: Store) -> Iterator[Store]:
-    """A store made in Python, that holds the output when the block ends, and nothing if it fails.
+    """Yield a store made in Python, which is cleared if the block fails.
 
-    One that looks after its metadata itself (icechunk) shows nothing before it is committed.
+    Stores that manage their metadata themselves (icechunk) show nothing before a commit.
     """
     root = RootLast(store) if store.supports_consolidated_metadata else store
     try:
-        with reached(store):
+        with store_errors(store):
             yield root
             if isinstance(root, RootLast):
                 for key in sorted(root.kept, key=ROOT.index):

@@ -1,12 +1,10 @@
-"""Stores that appear whole or not at all."""
+"""Write outputs that appear whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import os
-import shutil
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,15 +14,26 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.storage.object_output import (
+    appeared_meanwhile,
+    check_address,
     check_given,
-    check_object_store,
+    check_writable_address,
     new_in_given,
     new_in_object_store,
 )
-from kmufs_stream.storage.places import Place, is_hdf5, is_zarr, name_of, path_of, zarr_root
-from kmufs_stream.storage.zarr_io import written_quietly
+from kmufs_stream.storage.places import (
+    Place,
+    comparable_path,
+    exists,
+    is_hdf5,
+    is_zarr,
+    name_of,
+    remove,
+    zarr_root,
+)
+from kmufs_stream.storage.zarr_io import quietly
 
-# A chunk of nothing but fill values is written like any other: what is not there, is lost.
+# A chunk that holds only fill values is written too: then an absent chunk is a lost one.
 ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
@@ -33,9 +42,12 @@ def check_output(
 ) -> None:
     """Refuse an output that cannot or must not be written, before anything is computed.
 
-    ``parameter`` is what chooses another. Raises RequestError: it exists (without ``overwrite``, or
-    is no Zarr store), it and an input lie one in the other, where it lies does not exist or cannot
-    be written to.
+    Parameters
+    ----------
+    parameter : the one that chooses another output, for messages.
+
+    Raises RequestError if the output exists (without ``overwrite``, or is no Zarr store), if it and
+    an input lie in one another, and if its folder does not exist or cannot be written to.
     """
     if isinstance(out, Path) and out.name in ("", ".."):
         raise RequestError(
@@ -43,73 +55,60 @@ def check_output(
             f"The output {out} is an existing folder, not the name of a store to write.",
             f"Choose another `{parameter}`.",
         )
-    _check_apart(out, inputs, f"Choose another `{parameter}`.")
-    if isinstance(out, Path):
-        _check_folder(out, parameter, overwrite=overwrite)
-    elif isinstance(out, Store):
+    _check_apart(out, inputs, parameter)
+    if isinstance(out, Store):
         check_given(out)
+        return
+    left_behind = False
+    if isinstance(out, Path):
+        folder = out.resolve().parent
+        _repair(out.resolve())
+        check_folder(folder, "output", parameter)
     else:
-        check_object_store(out, parameter, overwrite=overwrite)
-
-
-def _overlap(out: Place, source: Place) -> str | None:
-    """How one lies in the other, if it does."""
-    ours, theirs = path_of(out), path_of(source)
-    if ours is None or theirs is None:
-        return "is" if out == source else None
-    if ours == theirs:
-        return "is"
-    if theirs in ours.parents:
-        return "lies inside"
-    return "holds" if ours in theirs.parents else None
-
-
-def _check_folder(out: Path, parameter: str, *, overwrite: bool) -> None:
-    place = out.resolve()
-    _repair(place)
-    if not place.parent.is_dir():
-        what = "is not a folder" if place.parent.exists() else "does not exist"
+        left_behind = check_address(out, parameter)
+    if is_zarr(out) or is_hdf5(out):
+        _check_overwrite(out, parameter, overwrite=overwrite)
+    elif exists(out) and not left_behind:
         raise RequestError(
-            "no_folder",
-            f"The folder {place.parent} of the output {what}.",
-            f"Create it, or choose another `{parameter}`.",
+            "output_exists",
+            f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
+            f"Choose another `{parameter}`, or remove it yourself.",
+        )
+    if isinstance(out, Path):
+        _check_writable(folder, parameter)
+    else:
+        check_writable_address(out)
+
+
+def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
+    """Refuse a file that cannot or must not be written, before anything is computed.
+
+    ``parameter`` is the one that chooses another file. Raises RequestError as
+    :func:`check_output` does.
+    """
+    _check_apart(out, inputs, parameter)
+    folder = out.resolve().parent
+    check_folder(folder, "output", parameter)
+    stores = [parent for parent in out.resolve().parents if is_zarr(parent)]
+    if stores:
+        raise RequestError(
+            "output_in_store",
+            f"The output {out} lies inside the Zarr store {stores[-1]}.",
+            f"Choose another `{parameter}`.",
+        )
+    if out.is_dir():
+        raise RequestError(
+            "output_exists", f"The output {out} is a folder.", f"Choose another `{parameter}`."
         )
     if out.exists():
-        if not is_zarr(out) and not is_hdf5(out):
-            raise RequestError(
-                "output_exists",
-                f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-                f"Choose another `{parameter}`, or remove it yourself.",
-            )
-        if not overwrite:
-            raise RequestError(
-                "output_exists",
-                f"The output {out} exists.",
-                f"Say `overwrite=True` to replace it, or choose another `{parameter}`.",
-            )
-    if not _writable(place.parent):
-        raise RequestError(
-            "not_writable",
-            f"The folder {place.parent} of the output cannot be written to.",
-            f"Choose another `{parameter}`, or change the folder's permissions.",
-        )
-
-
-def _check_apart(out: Place, inputs: Sequence[Place], remedy: str) -> None:
-    for place in inputs:
-        how = _overlap(out, place)
-        if how is not None:
-            raise RequestError(
-                "output_is_input",
-                f"The output {name_of(out)} {how} the input {name_of(place)}.",
-                remedy,
-            )
+        _check_overwrite(out, parameter, overwrite=overwrite)
+    _check_writable(folder, parameter)
 
 
 def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
-    """Refuse outputs of one run of which one would replace the other, or be put into it.
+    """Refuse two outputs of one run of which one would replace or contain the other.
 
-    ``parameter`` is what chooses another place for ``out``.
+    ``parameter`` is the one that chooses another place for ``out``.
     """
     how = _overlap(out, other)
     if how is not None:
@@ -120,69 +119,83 @@ def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
         )
 
 
-def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
-    """Refuse a file that cannot or must not be written, before anything is computed.
-
-    ``parameter`` is what chooses another. Raises RequestError as :func:`check_output` does.
-    """
-    another = f"choose another `{parameter}`."
-    _check_apart(out, inputs, another.capitalize())
-    folder = out.resolve().parent
+def check_folder(folder: Path, what: str, parameter: str) -> None:
+    """Raise RequestError unless the folder exists in which ``what`` is to be written."""
     if not folder.is_dir():
+        wrong = "is not a folder" if folder.exists() else "does not exist"
         raise RequestError(
             "no_folder",
-            f"The folder {folder} of the output does not exist.",
-            f"Create it, or {another}",
+            f"The folder {folder} of the {what} {wrong}.",
+            f"Create it, or choose another `{parameter}`.",
         )
-    stores = [parent for parent in out.resolve().parents if is_zarr(parent)]
-    if stores:
-        raise RequestError(
-            "output_in_store",
-            f"The output {out} lies inside the Zarr store {stores[-1]}.",
-            another.capitalize(),
-        )
-    if out.is_dir():
-        raise RequestError("output_exists", f"The output {out} is a folder.", another.capitalize())
-    if out.exists() and not overwrite:
+
+
+def _check_apart(out: Place, inputs: Sequence[Place], parameter: str) -> None:
+    for place in inputs:
+        how = _overlap(out, place)
+        if how is not None:
+            raise RequestError(
+                "output_is_input",
+                f"The output {name_of(out)} {how} the input {name_of(place)}.",
+                f"Choose another `{parameter}`.",
+            )
+
+
+def _overlap(out: Place, other: Place) -> str | None:
+    """Say how one place contains or equals the other; None where it does not."""
+    ours, theirs = comparable_path(out), comparable_path(other)
+    if ours is None or theirs is None:
+        return "is" if out == other else None
+    if ours == theirs:
+        return "is"
+    if theirs in ours.parents:
+        return "lies inside"
+    return "holds" if ours in theirs.parents else None
+
+
+def _check_overwrite(out: Place, parameter: str, *, overwrite: bool) -> None:
+    if not overwrite:
         raise RequestError(
             "output_exists",
-            f"The output {out} exists.",
-            f"Say `overwrite=True` to replace it, or {another}",
+            f"The output {name_of(out)} exists.",
+            f"Say `overwrite=True` to replace it, or choose another `{parameter}`.",
         )
-    if not _writable(folder):
+
+
+def _check_writable(folder: Path, parameter: str) -> None:
+    """Create a file in the folder: more reliable than reading its permissions."""
+    trial = folder / f".kmufs-stream-{os.getpid()}"
+    try:
+        trial.touch()
+        trial.unlink()
+    except OSError:
         raise RequestError(
             "not_writable",
             f"The folder {folder} of the output cannot be written to.",
-            f"Change the folder's permissions, or {another}",
-        )
-
-
-@contextlib.contextmanager
-def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside ``out`` that takes its place when the block ends, and is gone if it fails."""
-    with new_output(out, overwrite=overwrite) as partial:
-        partial.mkdir()
-        yield partial
+            f"Choose another `{parameter}`, or change the folder's permissions.",
+        ) from None
 
 
 @contextlib.contextmanager
 def new_zarr(out: Place, *, overwrite: bool) -> Iterator[Store]:
-    """A new store, filled, that is at ``out`` when the block ends: whole, or not at all."""
+    """Yield a store to fill, which is at ``out`` when the block ends: whole, or not at all."""
     if isinstance(out, Path):
-        place: contextlib.AbstractContextManager[Path | Store] = new_store(out, overwrite=overwrite)
+        opened: contextlib.AbstractContextManager[Path | Store] = new_output(
+            out, overwrite=overwrite
+        )
     elif isinstance(out, Store):
-        place = new_in_given(out)
+        opened = new_in_given(out)
     else:
-        place = new_in_object_store(out, overwrite=overwrite)
-    with place as root, filled(root) as store:
+        opened = new_in_object_store(out, overwrite=overwrite)
+    with opened as root, filled(root) as store:
         yield store
 
 
 @contextlib.contextmanager
 def filled(place: Path | Store) -> Iterator[Store]:
-    """A store written with all its chunks; its metadata are consolidated when the block ends."""
+    """Yield a store in which all chunks are written; consolidate its metadata at the end."""
     store = zarr_root(place)
-    with written_quietly(), zarr.config.set(ALL_CHUNKS):
+    with quietly(), zarr.config.set(ALL_CHUNKS):
         yield store
         if store.supports_consolidated_metadata:
             zarr.consolidate_metadata(store)
@@ -190,22 +203,18 @@ def filled(place: Path | Store) -> Iterator[Store]:
 
 @contextlib.contextmanager
 def new_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path beside ``out``; what the block puts there takes its place when the block ends.
+    """Yield a path beside ``out`` whose file or folder replaces ``out`` when the block ends.
 
-    An older ``out`` is renamed aside, the new one renamed in, the old one removed; after a crash
-    between, the next :func:`check_output` puts the old one back.
+    An older ``out`` is renamed, the new one renamed into its place, the old one removed; after a
+    crash in between, the next :func:`check_output` restores the old one.
     """
-    out = out.resolve()  # through a link, what it leads to is replaced
+    out = out.resolve()  # the target of a link is replaced, not the link
     partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
     previous = _previous(out)
     try:
         yield partial
         if out.exists() and not overwrite:
-            raise RequestError(
-                "output_exists",
-                f"The output {out} has come into being meanwhile; it is left as it is.",
-                "Say `overwrite=True`, or choose another output.",
-            )
+            raise appeared_meanwhile(out)
         if out.exists():
             out.rename(previous)
         partial.rename(out)
@@ -216,47 +225,28 @@ def new_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
             "Make room or repair the disk, or choose another output; nothing was changed.",
         ) from error
     finally:
-        _remove(partial)
-        if previous.exists() and not out.exists():
-            previous.rename(out)
-        _remove(previous)
-
-
-def _remove(place: Path) -> None:
-    """Remove a file, or a folder into which a last write may still be under way."""
-    if place.is_file():
-        place.unlink(missing_ok=True)
-    for _ in range(20):
-        if not place.exists():
-            return
-        shutil.rmtree(place, ignore_errors=True)
-        time.sleep(0.05)  # and look again: that write may make the folder anew
+        remove(partial)
+        _restore(out)
 
 
 def _previous(out: Path) -> Path:
     return out.with_name(f".{out.name}.previous")
 
 
-def _repair(out: Path) -> None:
-    """Undo what a crash left: put an older output back, remove partial ones of dead processes."""
+def _restore(out: Path) -> None:
+    """Put an older output back unless a new one has taken its place."""
     previous = _previous(out)
-    with contextlib.suppress(OSError):  # a folder that cannot be written is reported by the check
-        if previous.exists() and not out.exists():
-            previous.rename(out)
-        _remove(previous)
+    if previous.exists() and not out.exists():
+        previous.rename(out)
+    remove(previous)
+
+
+def _repair(out: Path) -> None:
+    """Undo what a crash left behind: restore an older output, remove partial ones."""
+    with contextlib.suppress(OSError):  # a folder that cannot be written to is reported later
+        _restore(out)
         for partial in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
             owner = partial.name.rpartition("-")[2]
-            # In a container every run may have this process's own number.
+            # In containers, a dead run may have had the same process id as this one.
             if owner.isdigit() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner))):
-                _remove(partial)
-
-
-def _writable(folder: Path) -> bool:
-    """Whether a file can be made there: asking the file system beats reading permissions."""
-    trial = folder / f".kmufs-stream-{os.getpid()}"
-    try:
-        trial.touch()
-        trial.unlink()
-    except OSError:
-        return False
-    return True
+                remove(partial)

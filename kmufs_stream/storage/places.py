@@ -1,8 +1,8 @@
-"""Where stores lie: on this machine, in an object store under an address, or in a Zarr store.
+"""Where stores are kept: on this machine, under an address, or in a Zarr store made in Python.
 
-A place is a :class:`pathlib.Path`, a :class:`upath.UPath` (whatever fsspec knows: ``s3://``,
-``gs://``, ``az://``, ``memory://``; ``https://`` to read from), or a Zarr store made in Python.
-Only here is one told from the other by its address.
+A place is a :class:`pathlib.Path`, a :class:`upath.UPath` (any address that fsspec knows:
+``s3://``, ``gs://``, ``az://``, ``memory://``; ``https://`` for reading) or a Zarr store. Only this
+module tells them apart by their addresses.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from itertools import chain, count
@@ -31,22 +32,24 @@ from kmufs_stream.storage.internals import sync
 Place: TypeAlias = Path | UPath | Store
 PlaceLike: TypeAlias = str | os.PathLike[str] | UPath | Store
 
-MARKS = ("zarr.json", ".zgroup", ".zarray")  # any of these tells a Zarr node
+ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")  # each marks a Zarr node
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 USER_INFO = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
 S3 = ("s3", "s3a")
+WEB = frozenset({"http", "https"})  # plain web servers neither list files nor tell of changes
 CLIENTS = ("botocore", "aiobotocore", "aiohttp", "google", "gcsfs", "azure", "requests")
-OURS = ("use_listings_cache", "max_concurrency")  # storage options that we give
-UNLISTED = frozenset({"http", "https"})  # what there is, and when it changed, nobody tells
+OWN_OPTIONS = ("use_listings_cache", "max_concurrency")  # storage options set by place_of()
+REMOVALS = 20  # attempts, 0.05 seconds apart
 
 
 def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None) -> Place:
-    """The place that an address, path or store stands for.
+    """Resolve a path, an address or a store to a place.
 
     Parameters
     ----------
-    storage_options : for fsspec, where it is an address; a folder or a store has none.
+    storage_options : options of the fsspec file system; used for addresses only.
 
-    Raises RequestError for an empty path, and for an address of an unknown kind, whose library is
+    Raises RequestError for an empty path and for an address of an unknown kind, whose library is
     not installed, or that holds a password.
     """
     if isinstance(given, LocalStore):
@@ -58,7 +61,7 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
         raise RequestError(
             "empty_path",
             f"A path is {address!r}: it names nothing.",
-            "Give a path or an address; . is the folder that this is run in.",
+            "Give a path or an address; . is the current folder.",
         )
     if "://" not in address:
         return Path(address)
@@ -66,8 +69,8 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
     if protocol in ("file", "local"):
         return Path(fsspec.core.url_to_fs(address)[1])
     _check_address(address, protocol)
-    # What is there has to be seen as it is now, not as it was; and chunks are read side by side
-    # anyway: to read parts of one side by side, s3fs first asks for its size.
+    # A cached listing may be out of date. Chunks are read concurrently anyway; for concurrent reads
+    # within a chunk, s3fs would first ask for its size.
     options: dict[str, Any] = {"use_listings_cache": False}
     if protocol in S3:
         options["max_concurrency"] = 1
@@ -78,10 +81,12 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
     except ImportError as error:
         if protocol in S3:
             raise missing_library(address, "s3fs") from error
-        said = known_implementations.get(protocol, {}).get("err", str(error)).rstrip(".")
+        hint = known_implementations.get(protocol, {}).get("err", str(error)).rstrip(".")
         raise RequestError(
-            "needs_extra", f"{address} takes a library that is not installed.", f"{said}."
+            "needs_extra", f"{address} needs a library that is not installed.", f"{hint}."
         ) from error
+    except TypeError as error:
+        raise _bad_options(address, protocol, options, error) from error
     except ValueError as error:
         if "credential" in str(error):
             raise _no_credentials(address, error) from error
@@ -89,12 +94,6 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
             "unknown_protocol",
             f"{address} is of no kind that fsspec knows: {error}.",
             "Give a folder, or an address that begins with s3://, gs://, az:// or https://.",
-        ) from error
-    except TypeError as error:
-        raise RequestError(
-            "bad_option",
-            f"The storage options of {address} are not understood: {error}.",
-            f"Give those of fsspec's {protocol} file system.",
         ) from error
     return place
 
@@ -109,7 +108,7 @@ def _check_address(address: str, protocol: str) -> None:
             "Leave them out; they are taken from the environment (for S3: AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or a profile).",
         )
-    if protocol in UNLISTED and (parts.query or parts.fragment):
+    if protocol in WEB and (parts.query or parts.fragment):
         raise RequestError(
             "bad_address",
             f"The address {protocol}://{parts.hostname}{parts.path} is followed by a query.",
@@ -118,7 +117,7 @@ def _check_address(address: str, protocol: str) -> None:
 
 
 def zarr_root(place: Place) -> Store:
-    """What zarr and xarray open at this place: no text, which zarr may take for an address."""
+    """Return the store that zarr and xarray open; a string they might take for an address."""
     if isinstance(place, Path):
         zipped = place.is_file()
         return ZipStore(place.absolute(), mode="r") if zipped else LocalStore(place)
@@ -127,15 +126,19 @@ def zarr_root(place: Place) -> Store:
     return store_of(place)
 
 
-def is_unlisted(place: UPath | FsspecStore) -> bool:
-    """Whether nobody can say what there is below an address: a plain web server."""
+def _protocols(place: UPath | FsspecStore) -> tuple[str, ...]:
     protocol = place.fs.protocol
-    return not UNLISTED.isdisjoint([protocol] if isinstance(protocol, str) else protocol)
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
 
-def refuse_unlisted(place: UPath, parameter: str) -> None:
-    """Raise RequestError for an address that nothing can be written to."""
-    if is_unlisted(place):
+def is_web_address(place: UPath | FsspecStore) -> bool:
+    """Whether a place is on a plain web server, where nothing can be listed."""
+    return not WEB.isdisjoint(_protocols(place))
+
+
+def refuse_web_address(place: UPath, parameter: str) -> None:
+    """Raise RequestError for an address that cannot be written to."""
+    if is_web_address(place):
         raise RequestError(
             "read_only",
             f"{place} cannot be written to: it is a web address.",
@@ -144,7 +147,7 @@ def refuse_unlisted(place: UPath, parameter: str) -> None:
 
 
 def name_of(place: Place) -> str:
-    """The place for people, results and errors: without secrets, the same in every run."""
+    """Describe a place for people, results and errors: without secrets, the same in every run."""
     if isinstance(place, FsspecStore):
         return USER_INFO.sub("", str(place.fs.unstrip_protocol(place.path)))
     if isinstance(place, LocalStore | ZipStore | WrapperStore):
@@ -152,120 +155,141 @@ def name_of(place: Place) -> str:
     return f"a {type(place).__name__}" if isinstance(place, Store) else str(place)
 
 
-def path_of(place: Place) -> PurePath | None:
-    """A path to compare places by: below ``//PROTOCOL`` for addresses, None for other stores."""
+def comparable_path(place: Place) -> PurePath | None:
+    """Return a path to compare places by: addresses under ``//PROTOCOL``, other stores None."""
     if isinstance(place, Path):
         return place.resolve()
-    if isinstance(place, UPath | FsspecStore):
-        protocol = place.fs.protocol
-        protocol = protocol if isinstance(protocol, str) else protocol[0]
-        if isinstance(place, FsspecStore) or is_unlisted(place):
-            path = place.path  # to resolve a web address is to ask its server
-        else:
-            path = place.resolve().path
-        return PurePosixPath(f"//{protocol}", path.strip("/"))
-    return None
+    if not isinstance(place, UPath | FsspecStore):
+        return None
+    if isinstance(place, FsspecStore) or is_web_address(place):
+        path = place.path  # resolving a web address would send a request
+    else:
+        path = place.resolve().path
+    return PurePosixPath(f"//{_protocols(place)[0]}", path.strip("/"))
 
 
-def is_there(place: Place) -> bool:
-    """Whether anything is there. Raises as ``reached()`` does."""
-    with reached(place):
+def exists(place: Place) -> bool:
+    """Whether anything is stored at a place. Raises as :func:`store_errors` does."""
+    with store_errors(place):
         if isinstance(place, Store):
             return not sync(place.is_empty(""))
-        if not isinstance(place, Path) and is_unlisted(place):
+        if not isinstance(place, Path) and is_web_address(place):
             return is_zarr(place)
         return bool(place.exists())
 
 
-def absence(place: Place) -> str:
-    """That nothing is at a place, and what else is missing."""
+def check_exists(place: Place, hint: str, *, what: str = "") -> None:
+    """Raise RequestError where nothing is stored at a place.
+
+    Parameters
+    ----------
+    hint : what to do about it; a similar name in the same folder is suggested before it.
+    what : beginning of the message, such as "The factor ".
+    """
+    if exists(place):
+        return
+    said = "is empty." if isinstance(place, Store) else "does not exist."
     if isinstance(place, UPath):
-        with reached(place):
+        with store_errors(place):
             try:
                 place.fs.ls(place.path)
             except FileNotFoundError as error:
                 if " " in str(error):  # a sentence, such as that the bucket does not exist
-                    return f"{place} does not exist: {error}."
-    return f"{name_of(place)} " + ("is empty." if isinstance(place, Store) else "does not exist.")
+                    said = f"does not exist: {error}."
+    raise RequestError(
+        "not_found", f"{what}{name_of(place)} {said}", f"{_similar_name(place)}{hint}"
+    )
 
 
-def near(place: Place) -> str:
-    """The beginning of a remedy: what of the same folder may have been meant."""
+def _similar_name(place: Place) -> str:
     if not isinstance(place, Path):
         return ""
     try:
         return did_you_mean(place.name, (other.name for other in place.parent.iterdir()))
     except OSError:
-        return ""  # nothing that can be looked into
+        return ""  # the folder cannot be listed
 
 
-def free(name: str) -> str:
-    """The first of a.zarr, a-2.zarr, a-3.zarr, ... that is not in the current folder."""
+def free_name(name: str) -> str:
+    """Return the first of a.zarr, a-2.zarr, a-3.zarr, ... that is not in the current folder."""
     path = Path(name)
     numbered = (f"{path.stem}-{i}{path.suffix}" for i in count(2))
     return next(each for each in chain([name], numbered) if not Path(each).exists())
 
 
 def is_zarr(place: Path | UPath) -> bool:
-    """Whether a place is a Zarr store, or a part of one. Raises as ``reached()`` does."""
-    if isinstance(place, Path) or is_unlisted(place):
-        with reached(place):
-            return any((place / mark).exists() for mark in MARKS)
-    with reached(place), contextlib.suppress(FileNotFoundError):  # one request in place of three
+    """Whether a place is a Zarr store or part of one. Raises as :func:`store_errors` does."""
+    if isinstance(place, Path) or is_web_address(place):
+        with store_errors(place):
+            return any((place / name).exists() for name in ZARR_FILES)
+    with store_errors(place), contextlib.suppress(FileNotFoundError):  # one request, not three
         names = place.fs.ls(place.path, detail=False)
-        return any(name.rpartition("/")[2] in MARKS for name in names)
+        return any(name.rpartition("/")[2] in ZARR_FILES for name in names)
     return False
 
 
+def is_hdf5(path: Place) -> TypeGuard[Path]:
+    """Whether a place is an HDF5 file on this machine, judged by its first bytes."""
+    if not isinstance(path, Path) or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
+
+
 def remove(place: Path | UPath) -> None:
-    """Remove a folder or a prefix with all that is in it, where it is there."""
-    if isinstance(place, Path):
-        shutil.rmtree(place, ignore_errors=True)
+    """Remove a file, a folder or everything under an address, if it exists."""
+    if not isinstance(place, Path):
+        with contextlib.suppress(FileNotFoundError):
+            place.fs.rm(place.path, recursive=True)
         return
-    with contextlib.suppress(FileNotFoundError):
-        place.fs.rm(place.path, recursive=True)
+    if place.is_file():
+        place.unlink(missing_ok=True)
+    for _ in range(REMOVALS):
+        if not place.exists():
+            return
+        shutil.rmtree(place, ignore_errors=True)
+        time.sleep(0.05)  # a write still under way may create the folder again
 
 
 @contextlib.contextmanager
-def reached(place: Place) -> Iterator[None]:
-    """Turn what an object store answers, or that it does not, into errors of ours."""
+def store_errors(place: Place) -> Iterator[None]:
+    """Turn the errors of an object store, or of its client library, into KmufsError."""
     try:
         yield
     except Exception as error:
         library = type(error).__module__.partition(".")[0]
         if isinstance(place, UPath) and type(error) in (TypeError, ValueError, AttributeError):
-            _refuse_options(place, error)
+            given = place.storage_options
+            if not given.keys() <= {*OWN_OPTIONS}:  # some libraries check their options only now
+                raise _bad_options(name_of(place), place.protocol, given, error) from error
         if isinstance(place, Path) or not (isinstance(error, OSError) or library in CLIENTS):
             raise
-        raise refusal(place, error) from error
+        raise store_error(place, error) from error
 
 
-def _refuse_options(place: UPath, error: Exception) -> None:
-    """Say that storage options are not understood, where there are any: libraries look late."""
-    given = [name for name in place.storage_options if name not in OURS]
-    if not given:
-        return
-    raise RequestError(
+def _bad_options(
+    name: str, protocol: str, options: Mapping[str, Any], error: Exception
+) -> RequestError:
+    given = ", ".join(option for option in options if option not in OWN_OPTIONS)
+    return RequestError(
         "bad_option",
-        f"{name_of(place)} cannot be asked for with the storage options "
-        f"{', '.join(given)}: {type(error).__name__}: {error}.",
-        f"Leave out what fsspec's {place.protocol} file system does not know; a mapping is written "
+        f"{name} cannot be opened with the storage options {given}: "
+        f"{type(error).__name__}: {error}.",
+        f"Leave out what fsspec's {protocol} file system does not know; a mapping is written "
         """as JSON, like headers='{"name": "value"}'.""",
-    ) from error
+    )
 
 
-def refusal(place: Place, error: Exception) -> KmufsError:
-    """What an object store's error means: RequestError where it refuses, else BrokenError."""
-    name, said = name_of(place), _said(error)
+def store_error(place: Place, error: Exception) -> KmufsError:
+    """Describe an object store's error: RequestError where access is refused, else BrokenError."""
+    name, said = name_of(place), _first_line(error)
     status = getattr(error, "status_code", getattr(error, "code", None))  # Azure's, Google's
     if isinstance(error, FileNotFoundError) or status == HTTPStatus.NOT_FOUND:
         return RequestError(
             "not_found", f"{name} is not there: {said}.", "Check the address; create the bucket."
         )
-    if isinstance(error, PermissionError) or status in (
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.FORBIDDEN,
-    ):
+    denied = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    if isinstance(error, PermissionError) or status in denied:
         return RequestError(
             "access_denied",
             f"Access to {name} is denied: {said}.",
@@ -283,24 +307,13 @@ def refusal(place: Place, error: Exception) -> KmufsError:
 def _no_credentials(name: str, error: Exception) -> RequestError:
     return RequestError(
         "no_credentials",
-        f"There are no credentials for {name}: {_said(error)}.",
+        f"There are no credentials for {name}: {_first_line(error)}.",
         "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
         "profile; for Azure: AZURE_STORAGE_CONNECTION_STRING), or say "
         "`storage_options={'anon': True}` where none are needed.",
     )
 
 
-def _said(error: Exception) -> str:
-    """The first line of what a library says, without secrets."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of a library's message, without secrets."""
     return USER_INFO.sub("", str(error)).partition("\n")[0].rstrip(".!")
-
-
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
-
-
-def is_hdf5(path: Place) -> TypeGuard[Path]:
-    """Whether it is an HDF5 file of this machine, told by its first bytes."""
-    if not isinstance(path, Path) or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(SIGNATURE)) == SIGNATURE

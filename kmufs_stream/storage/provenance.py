@@ -1,4 +1,4 @@
-"""What a store says of how it was made."""
+"""Names and versions of our formats, and the attributes that record how a store was made."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-# The formats of what decompose, select and apply write.
+# Written by decompose, select and apply.
 FACTOR, SELECTION, APPLICATION = "kmufs-factor", "kmufs-selection", "kmufs-application"
 FORMAT_VERSIONS = {
     FACTOR: 3,
     SELECTION: 1,
     APPLICATION: 1,
 }  # see tests/results/test_format_versions.py
-NAMES = {
-    # Whenever the factor was made: the run that selected by a stored one read nothing for it.
+TITLES = {
+    # Whenever the factor was made: a selection by a stored factor reads nothing for it.
     "passes": "reads for the factor",
     "at_noise": "chosen that tell no more than noise",
     "beyond_noise": "features that tell more",
     "near_copies": "chosen that are near copies",
 }
+CHECKPOINT_FILE = "checkpoint.json"
 ORIGIN = ("source", "command", "created")
-TRUTHS = {"converged", "settled"}  # attributes that a selection has as 0 and 1
+TRUTHS = {"converged", "settled"}  # booleans that a selection stores as 0 and 1
 
 
 def origin(source: str, command: str | None) -> dict[str, str]:
-    """Attributes of what was made of data: where these lie, and the command line, and when.
+    """Return the attributes that record the source, the command line and the date.
 
-    The latter two not without a command: what Python code makes is the same bit for bit whenever
-    it runs.
+    Without a command there is no date: what Python code writes is the same bit for bit whenever it
+    runs.
     """
     if command is None:
         return {"source": source}
@@ -37,17 +38,17 @@ def origin(source: str, command: str | None) -> dict[str, str]:
 
 
 def origin_in(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """The same, as a store says it; of what is not recorded, nothing."""
+    """Return those of these attributes that a store has."""
     return {name: attributes[name] for name in ORIGIN if name in attributes}
 
 
 def named(attribute: str) -> str:
-    """An attribute's name for people."""
-    return NAMES.get(attribute, attribute.replace("_", " "))
+    """Return an attribute's name for people."""
+    return TITLES.get(attribute, attribute.replace("_", " "))
 
 
 def in_words(value: Any) -> str:
-    """An attribute for people."""
+    """Return an attribute's value for people."""
     if value is None:
         return "not recorded"
     if value == "":
@@ -57,6 +58,3 @@ def in_words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(in_words, value))
     return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-CHECKPOINT_FILE = "checkpoint.json"

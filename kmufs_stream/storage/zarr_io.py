@@ -1,4 +1,4 @@
-"""xarray and zarr without warnings that a user can do nothing about."""
+"""Open and decode Zarr stores with xarray, without warnings that a user cannot act on."""
 
 from __future__ import annotations
 
@@ -12,35 +12,28 @@ from zarr.abc.store import Store
 
 from kmufs_stream.storage.provenance import APPLICATION, SELECTION
 
-
-@contextlib.contextmanager
-def opened_quietly() -> Iterator[None]:
-    """Unconsolidated metadata and dtypes without a stable specification read well all the same."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Failed to open Zarr store with consolidated")
-        warnings.filterwarnings("ignore", message=".*does not have a Zarr V3 specification")
-        yield
+IGNORED = (
+    "Failed to open Zarr store with consolidated",  # reads well all the same
+    ".*does not have a Zarr V3 specification",  # so do these dtypes
+    "Consolidated metadata is currently not part",  # written for xarray, which opens them faster
+    "coordinate .* has a space in its name",  # see docs/output.md
+)
 
 
 @contextlib.contextmanager
-def written_quietly() -> Iterator[None]:
-    """Consolidated metadata are written on purpose: xarray opens such stores without warning.
-
-    What becomes of coordinates with a space in their names is in docs/output.md.
-    """
+def quietly() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
-        warnings.filterwarnings("ignore", message="coordinate .* has a space in its name")
-        warnings.filterwarnings("ignore", message=".*does not have a Zarr V3 specification")
+        for message in IGNORED:
+            warnings.filterwarnings("ignore", message=message)
         yield
 
 
 def open_decoded(store: Store, **options: Any) -> xr.Dataset:
-    """A stored dataset as xarray opens it, with the times that it cannot decode as stored.
+    """Open a stored dataset with xarray; times that it cannot decode stay as stored.
 
-    Of a result all but the table are coordinates.
+    In a result, all variables but the table become coordinates.
     """
-    with opened_quietly():
+    with quietly():
         try:
             opened: xr.Dataset = xr.open_zarr(store, **options)
         except ValueError:
@@ -49,25 +42,25 @@ def open_decoded(store: Store, **options: Any) -> xr.Dataset:
 
 
 def with_coordinates(root: xr.Dataset) -> xr.Dataset:
-    """The root of a result with all but its table as coordinates; anything else as it is.
+    """Make all variables of a result but its table coordinates; leave other datasets as they are.
 
-    A store lists coordinates by their names, with spaces between: those with a space in their own
+    A store lists its coordinates by name, separated by spaces: those with a space in their names
     come back as variables, which may look like the table.
     """
     if root.attrs.get("format") not in (SELECTION, APPLICATION) or "feature_index" not in root:
         return root
     along = {*root["feature_index"].dims}
     tables = [n for n, v in root.data_vars.items() if v.ndim == 2 and along < {*v.dims}]
-    table = root.attrs.get("variable")  # its name in the source: one of ours is not kept
+    table = root.attrs.get("variable")  # its name in the source, unless that is reserved
     if table not in tables:
         table = min(tables, key=lambda name: " " in str(name), default=None)
     return root.set_coords([name for name in root.data_vars if name != table])
 
 
 def decoded(frame: xr.Dataset) -> xr.Dataset:
-    """An encoded dataset decoded, with the times of which xarray cannot as they are.
+    """Decode an encoded dataset; times that xarray cannot decode stay as stored.
 
-    Such are years beyond 2262 where cftime is not installed, and units that nobody knows.
+    These are years beyond 2262 without cftime, and unknown units.
     """
     try:
         found: xr.Dataset = xr.decode_cf(frame)

@@ -1,4 +1,4 @@
-"""Blocks that stay in memory between reads."""
+"""Keep blocks in memory between reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kmufs_stream.sources.matrix import Rows
 
 
 class CachedRows:
-    """Rows whose blocks before row ``limit`` are read once and then kept as they were read."""
+    """Rows of which the blocks before row ``limit`` are read once and then kept as read."""
 
     def __init__(self, rows: Rows, limit: int) -> None:
         self._rows = rows
@@ -20,7 +20,6 @@ class CachedRows:
         self._blocks: dict[tuple[int, int], Block] = {}
 
     def read(self, start: int, stop: int) -> Block:
-        """See Rows."""
         if stop > self._limit:
             return self._rows.read(start, stop)
         block = self._blocks.get((start, stop))
@@ -29,5 +28,4 @@ class CachedRows:
         return block
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
         return self._rows.take(start, stop, columns)

@@ -1,11 +1,11 @@
-"""Checkpoints: the states of a pass that wait for their siblings, kept on disk or in a store.
+"""Checkpoints: states of a pass that wait for their siblings, kept in a folder or object store.
 
-A folder, or what lies below an address in an object store, holds ``checkpoint.json``, which says
-what it belongs to, and per pass one file for each node of the merge tree that is done while its
-sibling is not. Each file stands for itself, appears whole or not at all, and ends with a checksum;
-a node's file makes those below it superfluous. A pass that is over leaves its root. To resume is
-to run again, with what is found in place of reading: as every node's state depends on its rows
-alone, the result is the same bit for bit.
+The folder, or what lies under an address, holds ``checkpoint.json``, which identifies the run, and
+for each pass one file per node of the merge tree that is done while its sibling is not. Each file
+appears whole or not at all and ends with a checksum; a node's file makes those below it
+superfluous. A finished pass leaves its root. To resume is to run again, loading what is found
+instead of reading rows: as every node's state depends on its rows alone, the result is the same bit
+for bit.
 
 States are pickled: resume only from folders that nobody else can write to.
 """
@@ -23,14 +23,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeAlias
 
 from dask.base import tokenize
 from upath import UPath
 
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError
-from kmufs_stream.storage.places import reached, refuse_unlisted, remove
+from kmufs_stream.storage.output import check_folder
+from kmufs_stream.storage.places import refuse_web_address, remove, store_errors
 from kmufs_stream.storage.provenance import CHECKPOINT_FILE
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.version import __version__
@@ -39,7 +39,7 @@ FORMAT = "kmufs-checkpoint"
 FORMAT_VERSION = 1
 ABOUT = "about"
 CHUNKS, CORRUPT, OTHERS = "data chunks", "corrupt chunk", "data chunks but that"
-SAVING_SHARE = 20  # saving may take one part in so many of the time
+SAVING_SHARE = 20  # saving takes at most one part in so many of the time
 DIGEST_BYTES = 32
 PIECE = 2**23  # bytes sent to and fetched from an object store at a time
 
@@ -47,16 +47,16 @@ Folder: TypeAlias = Path | UPath
 
 
 class Checkpoint:
-    """A folder with the states of a run: taken up or begun by ``claim()``, gone after success.
+    """A folder with the states of a run, from :meth:`begin` until the run succeeds.
 
-    A context: left by an error the folder stays, and the error is noted where it is; left without
-    one it is removed. What was never claimed is somebody else's, and left alone.
+    A context: after an error the folder stays, and a note on the error says where; after success it
+    is removed. Before :meth:`begin` it may belong to another run, and is left alone.
 
     Parameters
     ----------
-    folder : where; made when something is saved. A path or an address.
-    resume : go on from what it holds. Without, a folder that exists is refused.
-    about : what is kept with it for whoever looks into it, in plain JSON types.
+    folder : path or address; created when something is saved.
+    resume : go on from what it holds; otherwise a folder that exists is refused.
+    about : kept with it for people who look into it, in plain JSON types.
 
     Raises RequestError where the folder cannot be used.
     """
@@ -72,89 +72,85 @@ class Checkpoint:
         self.folder: Folder = folder.absolute() if isinstance(folder, Path) else folder
         self.tell = tell
         self._resume, self._about = resume, dict(about or {})
-        self._claimed = False
-        with reached(self.folder):
-            self._check(resume=resume)
+        self._began = False
+        if isinstance(self.folder, Path):
+            check_folder(self.folder.parent, "checkpoint", "checkpoint")
+        else:
+            refuse_web_address(self.folder, "checkpoint")
+        with store_errors(self.folder):
+            self._check_use()
 
-    def _check(self, *, resume: bool) -> None:
-        folder = self.folder
-        if not isinstance(folder, Path):
-            refuse_unlisted(folder, "checkpoint")
-        elif not folder.parent.is_dir():
-            raise RequestError(
-                "no_folder",
-                f"The folder {self.folder.parent} of the checkpoint does not exist.",
-                "Create it, or choose another `checkpoint`.",
-            )
-        if self.folder.exists() and not (self.folder / CHECKPOINT_FILE).is_file():
-            if not self.folder.is_dir() or not all(map(_unnamed, self.folder.iterdir())):
+    def _check_use(self) -> None:
+        if not self.folder.exists():
+            return
+        if (self.folder / CHECKPOINT_FILE).is_file():
+            if not self._resume:
                 raise RequestError(
-                    "not_a_checkpoint",
-                    f"{folder} exists and is not a checkpoint, so it is left as it is.",
-                    "Choose another `checkpoint`.",
+                    "checkpoint_exists",
+                    f"{self.folder} is the checkpoint of a run that did not end.",
+                    "Say `resume=True` to go on from it, or remove it to start again.",
                 )
-        elif self.folder.exists() and not resume:
+        elif not self.folder.is_dir() or not all(map(_is_partial, self.folder.iterdir())):
             raise RequestError(
-                "checkpoint_exists",
-                f"{folder} is the checkpoint of a run that did not end.",
-                "Say `resume=True` to go on from it, or remove it to start again.",
+                "not_a_checkpoint",
+                f"{self.folder} exists and is not a checkpoint, so it is left as it is.",
+                "Choose another `checkpoint`.",
             )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None and self._claimed:
-            with contextlib.suppress(FileNotFoundError):
-                for inside in [*self.folder.iterdir()]:
-                    if inside.name != CHECKPOINT_FILE:
-                        remove(inside)
-            remove(self.folder)  # what says whose it is goes last
-        elif error is not None and self._claimed:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not self._began:
+            return
+        if error is not None:
             self._note_corrupt(getattr(error, "chunk", None))
             error.add_note(f"The checkpoint {self.folder} is kept: `resume=True` goes on from it.")
+            return
+        with contextlib.suppress(FileNotFoundError):
+            for inside in [*self.folder.iterdir()]:
+                if inside.name != CHECKPOINT_FILE:
+                    remove(inside)
+        remove(self.folder)  # the file that identifies it goes last
 
-    def claim(
+    def begin(
         self,
         identity: dict[str, str],
-        without: Callable[[str], tuple[str, str]] | None = None,
+        digests: Callable[[str], tuple[str, str]] | None = None,
         *,
         serves: str = "",
     ) -> None:
-        """Take the folder for a run that is told from others by ``identity``.
+        """Use the folder for the run that ``identity`` tells from others; create or resume it.
 
         Parameters
         ----------
-        serves : what may differ from the run that left it, as people are told.
-        without : from the key of a chunk, digests of all chunks and of all but that one. A chunk
-            that could not be read may be another when the run goes on: no state holds its rows.
+        digests : from the key of a chunk, digests of all chunks and of all but that one. A chunk
+            that could not be read may have changed when the run resumes: no state holds its rows.
+        serves : says which options may differ from the run that left it.
 
-        Raises RequestError if it belongs to another, BrokenError if it cannot be written.
+        Raises RequestError if it belongs to another run, BrokenError if it cannot be written.
         """
-        self._without = without
-        self._ours = ours = {
-            "format": f"{FORMAT} {FORMAT_VERSION}",
-            "version": __version__,
-            **identity,
-        }
-        place = self.folder / CHECKPOINT_FILE
-        with reached(self.folder):
-            there = place.exists()
-        if not there:
-            with _written(self.folder):
+        self._digests = digests
+        self._identity = {"format": f"{FORMAT} {FORMAT_VERSION}", "version": __version__}
+        self._identity |= identity
+        file = self.folder / CHECKPOINT_FILE
+        with store_errors(self.folder):
+            resumed = file.exists()
+        if resumed:
+            self._check_identity(file)
+            self.tell(f"going on from the checkpoint {self.folder}{serves and f': {serves}'}")
+        else:
+            with _writing(self.folder):
                 _make(self.folder)
-                self._identify(ours)
+                self._write_identity(self._identity)
             none = "there is no checkpoint to go on from: the run begins anew, and keeps one in"
             self.tell(f"{none if self._resume else 'checkpoint:'} {self.folder}")
-            self._claimed = True
-            return
+        self._began = True
+
+    def _check_identity(self, file: Folder) -> None:
+        ours = self._identity
         try:
-            theirs = json.loads(place.read_bytes())
+            theirs = json.loads(file.read_bytes())
             differing = [key for key in ours if theirs.get(key) != ours[key]]
         except (ValueError, AttributeError) as error:
             raise BrokenError(
@@ -162,10 +158,9 @@ class Checkpoint:
                 f"The checkpoint {self.folder} is damaged: {CHECKPOINT_FILE} cannot be read.",
                 "Remove it, and start again.",
             ) from error
-        if differing == [CHUNKS] and self._mended(theirs):
-            self._identify(ours)
-            differing = []
-        if differing:
+        if differing == [CHUNKS] and self._is_repaired(theirs):
+            self._write_identity(ours)
+        elif differing:
             said = "; ".join(f"{key}: {theirs.get(key)}, now {ours[key]}" for key in differing)
             raise RequestError(
                 "wrong_checkpoint",
@@ -173,32 +168,30 @@ class Checkpoint:
                 "Run with the data and options that it was made with, or choose another "
                 "`checkpoint`, or remove it.",
             )
-        self.tell(f"going on from the checkpoint {self.folder}{serves and f': {serves}'}")
-        self._claimed = True
 
     def _note_corrupt(self, chunk: str | None) -> None:
-        """Note a chunk that could not be read, unless others have changed since the run began."""
-        if chunk is None or self._without is None:
+        """Note a chunk that could not be read, unless other chunks have changed meanwhile."""
+        if chunk is None or self._digests is None:
             return
-        with contextlib.suppress(KmufsError, OSError):  # what broke first is what counts
-            every, others = self._without(chunk)
-            if every == self._ours[CHUNKS]:
-                self._identify(self._ours | {CORRUPT: chunk, OTHERS: others})
+        with contextlib.suppress(KmufsError, OSError):  # the first error is the one that counts
+            every, others = self._digests(chunk)
+            if every == self._identity[CHUNKS]:
+                self._write_identity(self._identity | {CORRUPT: chunk, OTHERS: others})
 
-    def _mended(self, theirs: dict[str, str]) -> bool:
-        """Whether of all chunks only the one that could not be read is another now."""
-        if self._without is None or CORRUPT not in theirs:
+    def _is_repaired(self, theirs: dict[str, str]) -> bool:
+        """Whether the chunk that could not be read is the only one that differs now."""
+        if self._digests is None or CORRUPT not in theirs:
             return False
-        return self._without(theirs[CORRUPT])[1] == theirs[OTHERS]
+        return self._digests(theirs[CORRUPT])[1] == theirs[OTHERS]
 
-    def _identify(self, identity: dict[str, str]) -> None:
+    def _write_identity(self, identity: dict[str, str]) -> None:
         content = json.dumps({**identity, ABOUT: self._about}, indent=1).encode()
         _write(self.folder / CHECKPOINT_FILE, lambda file: file.write(content))
 
     def of_pass(self, number: int, kernel: Any) -> SavedPass:
-        """The states of the ``number``-th pass, counted from 1."""
+        """Return the saved states of a pass, which are counted from 1."""
         folder = self.folder / f"pass-{number:03d}"
-        with _written(self.folder):
+        with _writing(self.folder):
             _make(folder)
         # The constants of a later kernel follow from earlier passes: on another machine they
         # may differ in the last bit, and states of the two must not be merged.
@@ -223,40 +216,39 @@ class SavedPass:
     _due: float = 0.0
 
     def path(self, node: Node) -> Folder:
-        """The file of a node's state."""
         return self.folder / f"{node.level}-{node.index}.state"
 
     def find(self, tree: Tree) -> list[Node]:
-        """The nodes to start from; damaged files are set aside, superfluous ones removed."""
-        with reached(self.folder):
-            whole = list(self._whole())
-        self._kept = set(whole)
-        highest = tree.highest(whole)
+        """Return the nodes to start from; set damaged files aside, remove superfluous ones."""
+        with store_errors(self.folder):
+            intact = list(self._intact_nodes())
+        self._kept = set(intact)
+        highest = tree.highest(intact)
         for node in highest:
             self.keep(node)
         return highest
 
-    def _whole(self) -> Iterator[Node]:
+    def _intact_nodes(self) -> Iterator[Node]:
         files: list[Any] = [*self.folder.glob("*.state")]
         for path in sorted(files, key=str):
             level, _, index = path.stem.partition("-")
-            made_by = _intact(path)
-            if made_by is None:
+            kernel = _kernel_of(path)
+            if kernel is None:
                 path.rename(path.with_suffix(".damaged"))
                 self.tell(f"{path} is damaged and was set aside: its rows are read again")
-            elif made_by == self.kernel:
+            elif kernel == self.kernel:
                 yield Node(int(level), int(index))
             else:
                 path.unlink()
                 self.tell(f"{path} is of a run on another machine: its rows are read again")
 
     def missing(self, nodes: Iterable[Node]) -> list[Node]:
-        """Those nodes that are not saved, to be saved now."""
+        """Return the nodes that are not saved yet, for saving now."""
         self._began = time.monotonic()
         return sorted(set(nodes) - self._kept)
 
     def keep(self, node: Node) -> None:
-        """A node's file is complete: those below it go."""
+        """Remove the files below a node, whose own is complete."""
         self._kept.add(node)
         for below in [other for other in self._kept if node != other and node.covers(other)]:
             self.drop(below)
@@ -265,7 +257,7 @@ class SavedPass:
 
     def drop(self, node: Node) -> None:
         """Remove a node's file."""
-        with reached(self.folder):
+        with store_errors(self.folder):
             self.path(node).unlink(missing_ok=True)
         self._kept.discard(node)
 
@@ -276,41 +268,39 @@ class SavedPass:
 
 
 def save_state(state: Any, path: Folder, kernel: str) -> None:
-    """Write a state and a checksum, whole or not at all. Raises BrokenError where it cannot be."""
+    """Write a state and its checksum, whole or not at all. Raises BrokenError if that fails."""
 
     def write(file: Any) -> None:
-        summed = _Summed(file)
-        summed.write(kernel.encode() + b"\n")
-        pickle.dump(state, summed, protocol=5)
-        file.write(summed.digest.digest())
+        hashing = _HashingWriter(file)
+        hashing.write(kernel.encode() + b"\n")
+        pickle.dump(state, hashing, protocol=5)
+        file.write(hashing.digest.digest())
 
-    with _written(path.parent):
+    with _writing(path.parent):
         _write(path, write)
 
 
 def load_state(path: Folder) -> Any:
-    """Read a state that was saved and found intact."""
-    with reached(path), _opened(path) as file:
+    """Read a state whose file is intact."""
+    with store_errors(path), _opened(path) as file:
         file.readline()
         return pickle.load(file)
 
 
-class _Summed:
-    """A file that sums up what is written to it."""
-
+class _HashingWriter:
     def __init__(self, file: Any) -> None:
         self.file, self.digest = file, hashlib.sha256()
 
     def write(self, part: Any) -> int:
         self.digest.update(part)
         whole = memoryview(part).cast("B")
-        for start in range(0, len(whole), PIECE):  # what an object store copies before sending
+        for start in range(0, len(whole), PIECE):  # an object store's client copies each
             self.file.write(whole[start : start + PIECE])
         return len(whole)
 
 
-def _intact(path: Folder) -> str | None:
-    """The digest of the kernel of an undamaged file, else None."""
+def _kernel_of(path: Folder) -> str | None:
+    """Return the digest of the kernel that made a file; None if the file is damaged."""
     left = path.stat().st_size - DIGEST_BYTES
     with _opened(path) as file:
         digest, kernel = hashlib.sha256(), file.readline()
@@ -322,19 +312,19 @@ def _intact(path: Folder) -> str | None:
         return kernel.decode().strip() if file.read() == digest.digest() else None
 
 
-def _unnamed(path: Folder) -> bool:
-    """Whether a file is what is left of a run that was killed while it wrote whose folder it is."""
+def _is_partial(path: Folder) -> bool:
+    """Whether a file was left by a run that was killed while it wrote ``checkpoint.json``."""
     return path.name.startswith(f".{CHECKPOINT_FILE}-")
 
 
 def _make(folder: Folder) -> None:
-    """Make a folder; in an object store there are none."""
+    """Create a folder; object stores have none."""
     if isinstance(folder, Path):
         folder.mkdir(exist_ok=True)
 
 
 def _write(path: Folder, write: Callable[[Any], Any]) -> None:
-    """Write a file beside its place, on to the disk, and rename it in; an object as a whole."""
+    """Write a file under another name, flush it to disk, and rename it; an object as a whole."""
     if not isinstance(path, Path):
         with path.open("wb", block_size=PIECE) as file:
             write(file)
@@ -351,14 +341,13 @@ def _write(path: Folder, write: Callable[[Any], Any]) -> None:
 
 
 def _opened(path: Folder) -> BinaryIO:
-    """A file to read from; of an object a piece at a time is in memory."""
     if isinstance(path, Path):
         return path.open("rb")
     return io.BufferedReader(_Pieces(path), PIECE)
 
 
 class _Pieces(io.RawIOBase):
-    """An object read in pieces: fsspec's own files hold all of what is asked for at once, twice."""
+    """An object read in pieces; fsspec's files hold all that is asked for at once, twice."""
 
     def __init__(self, path: UPath) -> None:
         self._path, self._at, self._size = path, 0, path.stat().st_size
@@ -377,10 +366,10 @@ class _Pieces(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _written(folder: Folder) -> Iterator[None]:
-    """Say of what fails inside that the checkpoint cannot be written."""
+def _writing(folder: Folder) -> Iterator[None]:
+    """Report any failure as BrokenError: the checkpoint cannot be written."""
     try:
-        with reached(folder):
+        with store_errors(folder):
             yield
     except (OSError, KmufsError) as error:
         said = error.message if isinstance(error, KmufsError) else error.strerror or error

@@ -1,4 +1,4 @@
-"""Dask clusters: the one that is active in Python, and the one that options ask for."""
+"""Dask clusters: find the one active in Python, or open the one that options ask for."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from typing import TYPE_CHECKING
 import dask
 
 from kmufs_stream.errors import BrokenError, RequestError, counted, missing_library
-from kmufs_stream.streaming.planning.plan import parse_memory
+from kmufs_stream.streaming.planning.plan import memory_budget
 from kmufs_stream.streaming.planning.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
-from kmufs_stream.streaming.versions import check_scheduler, check_workers
+from kmufs_stream.streaming.versions import check_cluster
 from kmufs_stream.system.allocator import ONE_HEAP
 from kmufs_stream.system.blas import usable_cores
-from kmufs_stream.system.memory import available_memory, size
+from kmufs_stream.system.memory import size
 
 if TYPE_CHECKING:
     import distributed
 
 PATIENCE = 60  # seconds for a first worker to come
-STARTED_HERE = "kmufs-stream"  # what clusters of connected() are called
+STARTED_HERE = "kmufs-stream"  # name of the clusters that connected() starts
+NO_WORKERS_HINT = "Start workers (dask worker ADDRESS; cluster.scale(n) in Python), then rerun."
 
 
 def active_client() -> distributed.Client | None:
-    """The Dask client that is active in this process, if any."""
+    """Return the Dask client that is active in this process, if any."""
     if "distributed" not in sys.modules:
         return None  # nobody can have started one
     import distributed
@@ -42,9 +43,9 @@ def active_client() -> distributed.Client | None:
 
 
 def cluster_size(client: distributed.Client) -> ClusterSize:
-    """What a cluster offers now.
+    """Ask a cluster for its current workers, threads and memory limits.
 
-    Raises RequestError if no worker comes in a minute, or one runs other versions than we do.
+    Raises RequestError if no worker comes in a minute, or a node runs other versions than we do.
     """
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
@@ -52,11 +53,10 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
         raise RequestError(
             "no_workers",
             f"The cluster has had no worker for {PATIENCE} seconds.",
-            "Start workers (dask worker ADDRESS; cluster.scale(n) in Python), then rerun.",
+            NO_WORKERS_HINT,
         ) from None
-    check_scheduler(client)
-    check_workers(client, client.nthreads())
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()  # else, in some, five
+    check_cluster(client)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()  # some versions list only 5
     limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
     return ClusterSize(
         workers=len(workers),
@@ -67,7 +67,7 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
 
 
 def check_memory(client: distributed.Client, addresses: Set[str], needed: int) -> None:
-    """Raise RequestError for a worker of too little memory, which would be ended as it works."""
+    """Raise RequestError for a worker with too little memory, which Dask would kill."""
     found = client.scheduler_info(n_workers=-1)["workers"]
     for address in sorted(addresses & found.keys()):
         limit = found[address]["memory_limit"]
@@ -84,18 +84,18 @@ def check_memory(client: distributed.Client, addresses: Set[str], needed: int) -
 def connected(
     scheduler: str | None, workers: int | None, *, threads: int | None, memory: str | None
 ) -> Iterator[str | int | None]:
-    """Make a cluster active: that of a scheduler, or as many local processes; neither: none.
+    """Make a cluster active: that of a scheduler, or local worker processes; with neither, none.
 
     Parameters
     ----------
     scheduler : its address, or the path of its scheduler file.
-    workers : processes to start on this machine, on loopback only.
-    threads : of each process; by default the cores are shared out.
-    memory : budget, which local workers and this process share in equal parts.
+    workers : number of processes to start on this machine, on loopback only.
+    threads : of each process; by default the cores are divided among them.
+    memory : budget, divided equally among local workers and this process.
 
     Yields the budget of this process, None for the default.
 
-    Raises RequestError without the ``cluster`` extra, for options that contradict each other, or
+    Raises RequestError without the ``cluster`` extra, for options that contradict each other, and
     for local workers too small to start; BrokenError if the scheduler does not answer.
     """
     if scheduler is None and workers is None:
@@ -113,14 +113,13 @@ def connected(
         import distributed
     except ImportError:
         raise missing_library("A Dask cluster", "distributed") from None
-    for name in ("distributed", "distributed.client"):  # that have levels of their own
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what counts is raised
+    for name in ("distributed", "distributed.client"):  # each has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is raised
     if workers is None:
         with _client_of(scheduler or ""):
             yield memory
         return
-    explicit = parse_memory(memory)
-    budget = explicit if explicit is not None else available_memory() // 2
+    budget = memory_budget(memory)
     share = budget // (workers + 1)
     least = int(WORKER_BASELINE / WORKER_SHARE)
     if share < least:
@@ -142,13 +141,13 @@ def connected(
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             name=STARTED_HERE,
-            # zarr would decode on every core in each of them.
+            # Otherwise zarr would decode on every core in each of them.
             env={"ZARR_THREADING__MAX_WORKERS": str(threads)},
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        client.run(_ignore_interrupts)  # Ctrl-C reaches them too; this process ends them
-        yield None if explicit is None else share
+        client.run(_ignore_interrupts)  # Ctrl-C reaches workers too; this process ends them
+        yield None if memory is None else share
 
 
 def _ignore_interrupts() -> None:
@@ -162,7 +161,7 @@ def _client_of(scheduler: str) -> distributed.Client:
         return distributed.Client(_address_in(scheduler))
     except (OSError, ValueError) as error:
         said = str(error)
-        if "missing port" in said:  # as in the name of a file that is not there
+        if "missing port" in said:  # such as the name of a file that does not exist
             said = "it is no address with a port, and no file of this name is there"
         raise BrokenError(
             "no_scheduler",
@@ -173,11 +172,11 @@ def _client_of(scheduler: str) -> distributed.Client:
 
 
 def _address_in(scheduler: str) -> str:
-    """An address, or the one in a scheduler file. Raises ValueError where it is none."""
+    """Return an address, or the one in a scheduler file. Raises ValueError if it is neither."""
     from distributed.comm import get_address_host_port
 
     if not Path(scheduler).is_file():
-        get_address_host_port(scheduler)  # a Client that cannot be made leaves threads behind
+        get_address_host_port(scheduler)  # raises here; a failing Client leaves threads behind
         return scheduler
     try:
         address = json.loads(Path(scheduler).read_bytes())["address"]

@@ -1,4 +1,4 @@
-"""K-means on standardised features: by scikit-learn in memory, by full Lloyd steps elsewhere."""
+"""K-means on standardised features: by scikit-learn in memory, else by steps over all rows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kmufs_stream.streaming.kernels.lloyd import SLAB_ROWS, Lloyd, Standard
 from kmufs_stream.streaming.kernels.sample import TakeRows, sample_index, sample_size, stack
 from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.planning.plan import Plan
-from kmufs_stream.streaming.planning.sizing import Cost, Way, Ways
+from kmufs_stream.streaming.planning.sizing import Candidate, Candidates, Cost
 
 Float = NDArray[np.float64]
 
-# Standardised tables up to here are clustered by scikit-learn. Larger ones have so many rows that
-# starts on a sample of them come near the same ends, from where a few steps over all rows do.
+# Standardised tables up to this size are clustered by scikit-learn. Larger ones have so many rows
+# that starts on a sample of them end close by, and a few steps over all rows suffice.
 IN_MEMORY_BYTES = 32_000_000
 
 
@@ -35,10 +35,10 @@ class Clustering:
     Attributes
     ----------
     centres : (k, p) float64, in standardised coordinates.
-    cost : sum of the squared distances of all rows to their nearest centres.
+    cost : sum of squared distances of all rows to their nearest centres.
     method : ``scikit-learn`` or ``lloyd``.
     iterations : of the best start, over all rows.
-    converged : whether the best start's centres had come to rest.
+    converged : whether the centres of the best start no longer moved.
     """
 
     centres: Float
@@ -48,13 +48,13 @@ class Clustering:
     converged: bool
 
 
-def kmeans_ways(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -> Ways:
-    """The ways to cluster an n x p table, the preferred one first.
+def kmeans_candidates(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -> Candidates:
+    """List the methods of clustering an n x p table, the preferred one first.
 
     Parameters
     ----------
     state : bytes of the largest state of other kernels that run under the same plan.
-    kept : bytes that the caller holds on to meanwhile.
+    kept : bytes that the caller holds meanwhile.
     """
     draws = 2 * (2 + int(math.log(k)))  # of k-means++, with a distance to each row
     slab = 8 * SLAB_ROWS * (2 * p + 2 * starts * k + 8)
@@ -70,8 +70,8 @@ def kmeans_ways(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -
         return Cost(step, state + slab, driver, driver, kept, reads=MAX_ITERATIONS)
 
     if 8 * n * p <= IN_MEMORY_BYTES:
-        return {"scikit-learn": Way(in_memory), "lloyd": Way(lloyd)}
-    return {"lloyd": Way(lloyd)}
+        return {"scikit-learn": Candidate(in_memory), "lloyd": Candidate(lloyd)}
+    return {"lloyd": Candidate(lloyd)}
 
 
 def kmeans(
@@ -84,74 +84,43 @@ def kmeans(
     seed: int,
     progress: Progress = SILENT,
 ) -> Clustering:
-    """K-means with k clusters on all standardised features of a matrix.
+    """Cluster the rows of a matrix, on all its standardised features, into k clusters.
 
     Parameters
     ----------
     standard : means and standard deviations of the features.
-    plan : made with :func:`kmeans_ways`.
-    starts, seed : independent k-means++ starts; the one of least cost is returned.
+    plan : made with :func:`kmeans_candidates`.
+    starts, seed : independent k-means++ starts, of which the best is returned.
 
     Where the table does not fit, each start is scikit-learn's K-means on a uniform row sample,
     followed by full Lloyd steps over all rows, one read per step for all starts together. Raises
     RequestError for more clusters than rows of that sample. O(n k p starts) per iteration.
     """
+    (n, p), rows = matrix.shape, matrix.rows
     if plan.method == "scikit-learn":
-        return _in_memory(matrix, standard, k, plan, starts, seed, progress)
-    return _streaming(matrix, standard, k, plan, starts, seed, progress)
-
-
-def _in_memory(
-    matrix: Matrix,
-    standard: Standard,
-    k: int,
-    plan: Plan,
-    starts: int,
-    seed: int,
-    progress: Progress,
-) -> Clustering:
-    n, p = matrix.shape
-    table = np.empty((n, p))
-    progress(Started("reading", total=n, unit="rows", unit_bytes=8 * p))
-    for partition in plan.partitions:
-        for a in partition:
-            b = min(a + partition.step, partition.stop)
-            table[a:b] = standard.rows(dense(matrix.rows.read(a, b)))
-            progress(Advanced(b - a))
-    progress(Started("clustering"))
-    fitted = fit_kmeans(table, k, starts=starts, seed=seed, copy=False)
-    return Clustering(
-        np.asarray(fitted.cluster_centers_, dtype=np.float64),
-        float(fitted.inertia_),
-        plan.method,
-        int(fitted.n_iter_),
-        bool(fitted.n_iter_ < MAX_ITERATIONS),
-    )
-
-
-def _streaming(
-    matrix: Matrix,
-    standard: Standard,
-    k: int,
-    plan: Plan,
-    starts: int,
-    seed: int,
-    progress: Progress,
-) -> Clustering:
-    n, p = matrix.shape
-    rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
-
+        table = _standardised(matrix, standard, plan, progress)
+        progress(Started("clustering"))
+        fitted = fit_kmeans(table, k, starts=starts, seed=seed, copy=False)
+        return Clustering(
+            np.asarray(fitted.cluster_centers_, dtype=np.float64),
+            float(fitted.inertia_),
+            plan.method,
+            int(fitted.n_iter_),
+            bool(fitted.n_iter_ < MAX_ITERATIONS),
+        )
+    if plan.cached_rows:
+        rows = CachedRows(rows, plan.cached_rows)
     read = partial(run_planned, rows=rows, plan=plan, progress=progress)
     index = sample_index(n, sample_size(n, 8 * p))
     if len(index) < k:
         raise RequestError(
             "bad_k",
-            f"k is {k}, but a sample of {len(index)} rows is all that a start holds.",
+            f"k is {k}, but each start uses a sample of only {len(index)} rows.",
             f"Give `k={len(index)}` or less.",
         )
     sample = standard.rows(stack(read(TakeRows(index), stage="sample")))
     progress(Started("clustering", total=starts, unit="starts"))
-    # Each start by itself, so that all of them are taken up.
+    # One start at a time: scikit-learn would return only the best of several.
     fits = (fit_kmeans(sample, k, starts=1, seed=seed + i, copy=False) for i in range(starts))
     centres = np.array([fitted.cluster_centers_ for fitted in fits])
     del sample
@@ -173,3 +142,16 @@ def _streaming(
     return Clustering(
         centres[best], float(cost[best]), plan.method, int(iterations[best]), best not in moving
     )
+
+
+def _standardised(matrix: Matrix, standard: Standard, plan: Plan, progress: Progress) -> Float:
+    """Read all rows, standardised."""
+    n, p = matrix.shape
+    table = np.empty((n, p))
+    progress(Started("reading", total=n, unit="rows", unit_bytes=8 * p))
+    for partition in plan.partitions:
+        for a in partition:
+            b = min(a + partition.step, partition.stop)
+            table[a:b] = standard.rows(dense(matrix.rows.read(a, b)))
+            progress(Advanced(b - a))
+    return table

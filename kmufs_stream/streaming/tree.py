@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Node:
-    """The states of partitions ``index * 2^level`` up to ``(index + 1) * 2^level``, merged."""
+    """The merged states of partitions ``index * 2^level`` to ``(index + 1) * 2^level - 1``."""
 
     level: int
     index: int
@@ -22,7 +22,7 @@ class Node:
         return Node(self.level, self.index ^ 1)
 
     def partitions(self, count: int) -> range:
-        """Numbers of its partitions, of ``count`` in all."""
+        """Return the numbers of its partitions, of ``count`` in all."""
         return range(self.index << self.level, min((self.index + 1) << self.level, count))
 
     def covers(self, other: Node) -> bool:
@@ -41,13 +41,13 @@ class Tree:
         self.root = Node((count - 1).bit_length(), 0)
 
     def risen(self, node: Node) -> Node:
-        """The highest node with the same state: where no sibling exists there is no merge."""
+        """Return the highest node with the same state: without a sibling there is no merge."""
         while node != self.root and not node.sibling.partitions(self.count):
             node = node.parent
         return node
 
     def highest(self, nodes: Iterable[Node]) -> list[Node]:
-        """Those nodes that no other one covers."""
+        """Return those nodes that no other one covers."""
         kept: list[Node] = []
         for node in sorted(nodes, reverse=True):
             if not any(other.covers(node) for other in kept):

@@ -1,8 +1,8 @@
-"""What a cluster runs has to be what this process runs: else bits differ, or tasks never end."""
+"""A cluster must run the versions that this process runs: else bits differ, or tasks never end."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kmufs_stream.errors import RequestError
@@ -12,51 +12,42 @@ if TYPE_CHECKING:
 
 Versions: TypeAlias = Mapping[str, str | None]
 
-AGREEING = ("python", "numpy", "scipy", "zarr", "dask", "distributed", "kmufs_stream")
+PACKAGES = ("numpy", "scipy", "zarr", "dask", "distributed", "kmufs_stream")
+COMPARED = ("python", *PACKAGES)
+TITLES = {"python": "Python", "kmufs_stream": "kmufs-stream"}
 
 
-def running() -> Versions:
-    """What this process runs; None for what pip does not know."""
+def own_versions() -> Versions:
+    """Return the versions in this process; None for packages that are not installed."""
     from distributed.versions import get_versions
 
-    found: Versions = get_versions(AGREEING[1:])["packages"]
-    return {name: found[name] for name in AGREEING}
+    found: Versions = get_versions(PACKAGES)["packages"]
+    return found
 
 
-def check_scheduler(client: distributed.Client) -> None:
-    """See :func:`check_workers`: the same for the scheduler."""
-    from distributed.versions import get_versions
+def check_cluster(client: distributed.Client) -> set[str]:
+    """Compare the versions of the scheduler and of all workers with those of this process.
 
-    found = client.run_on_scheduler(get_versions, AGREEING[1:])
-    agree("scheduler", found["packages"], running())
+    Tasks of another Python, or of another release of Dask, may never end; another NumPy or SciPy
+    gives other bits. ``Client.get_versions(check=True)`` only warns, and of patch releases too.
 
-
-def check_workers(client: distributed.Client, addresses: Collection[str]) -> set[str]:
-    """Ask workers what they run; those that answered.
-
-    Raises RequestError where one does not run what this process runs. Tasks of another Python, or
-    of another release of Dask, may never come to an end, nor do those of a worker that does not
-    understand what others send it; another NumPy or SciPy gives other bits.
+    Returns the addresses of the workers that answered. Raises RequestError for one that differs.
     """
-    from distributed.versions import get_versions
-
-    if not addresses:
-        return set()
-    # A function of Dask's own, since a worker may know nothing of us.
-    found = client.run(get_versions, AGREEING[1:], workers=[*addresses], on_error="ignore")
-    here = running()
-    for address, there in found.items():
-        agree(f"worker {address}", there["packages"], here)
-    return set(found)
+    found = client.get_versions(packages=PACKAGES)
+    nodes = {"scheduler": found["scheduler"]}
+    nodes |= {f"worker {address}": said for address, said in found["workers"].items()}
+    for node, said in nodes.items():
+        compare(node, said["packages"], found["client"]["packages"])
+    return set(found["workers"])
 
 
-def agree(node: str, there: Versions, here: Versions) -> None:
-    """Raise RequestError where a node does not run what the client does.
+def compare(node: str, there: Versions, here: Versions) -> None:
+    """Raise RequestError where a node's versions differ from the client's.
 
-    Patch releases of all but kmufs-stream may differ.
+    Patch releases may differ, but for kmufs-stream's own.
     """
-    # What pip knows nothing of here, as in a source tree, has no version to compare.
-    known = [name for name, version in here.items() if version is not None]
+    # A package that is not installed here, such as this one in a source tree, is not compared.
+    known = [name for name in COMPARED if here[name] is not None]
     other = [name for name in known if _release(name, there[name]) != _release(name, here[name])]
     if other:
         raise RequestError(
@@ -68,16 +59,16 @@ def agree(node: str, there: Versions, here: Versions) -> None:
 
 
 def _release(name: str, version: str | None) -> str | None:
-    """The part of a version in which two have to agree."""
+    """Return the part of a version that has to agree."""
     if version is None or name == "kmufs_stream":
         return version
     return ".".join(version.split(".")[:2])
 
 
 def _listed(names: Iterable[str], versions: Versions) -> str:
-    """As in ``Python 3.12.1, no numpy``."""
-    said = {"python": "Python", "kmufs_stream": "kmufs-stream"}
-    every = ((said.get(name, name), versions[name]) for name in names)
-    return ", ".join(
-        f"{name} {v.removesuffix('.final.0')}" if v else f"no {name}" for name, v in every
-    )
+    """List versions as in "Python 3.12.1, no numpy"."""
+    said = []
+    for name in names:
+        version, title = versions[name], TITLES.get(name, name)
+        said.append(f"{title} {version.removesuffix('.final.0')}" if version else f"no {title}")
+    return ", ".join(said)

@@ -1,32 +1,32 @@
-"""Where the tasks of a pass run: on threads of this process, or on the workers of a cluster."""
+"""Run the tasks of a pass, on threads of this process or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import dask
 
 from kmufs_stream.errors import BrokenError
-from kmufs_stream.streaming.cluster import check_memory
-from kmufs_stream.streaming.planning.sizing import RUN
-from kmufs_stream.streaming.versions import Versions, agree, check_workers, running
+from kmufs_stream.streaming.cluster import NO_WORKERS_HINT, check_memory
+from kmufs_stream.streaming.planning.sizing import PARTITIONS_PER_TASK
+from kmufs_stream.streaming.versions import Versions, check_cluster, compare, own_versions
 from kmufs_stream.system import blas
 
 if TYPE_CHECKING:
     import distributed
 
-NOT_UNDERSTOOD = "Error during deserialization"  # what Dask says of a scheduler without us
+NOT_UNDERSTOOD = "Error during deserialization"  # from a scheduler without this package
 RECOUNTED_AFTER = 2.0  # seconds, since workers come and go
 DESERTED_AFTER = 300.0  # seconds without any worker: a queue may have to start them again
-SPENT = "kmufs-stream-spent"  # Dask's topic of what tasks tell
+SPENT = "kmufs-stream-spent"  # Dask topic of the times that tasks report
 
 
 class Spent(NamedTuple):
@@ -36,85 +36,46 @@ class Spent(NamedTuple):
     working: float
 
 
-def sum_of(spent: Iterable[Spent]) -> Spent:
-    """What several tasks took together."""
-    each = list(spent)
-    return Spent(sum(s.reading for s in each), sum(s.working for s in each))
-
-
-class Workers(Protocol):
-    """Runs tasks, each with one BLAS thread. A context: leaving it early ends what still runs."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    @property
-    def slots(self) -> int:
-        """Tasks that keep everybody busy."""
-
-    @property
-    def run(self) -> int:
-        """Neighbouring partitions that one task may fold: merged there, their states stay."""
-
-    @property
-    def stopped(self) -> Callable[[], bool]:
-        """For tasks to call now and then: whether nobody wants their result any more."""
-
-    @property
-    def lossy(self) -> bool:
-        """Whether results may be lost, and are then computed anew."""
-
-    @property
-    def tell(self) -> Callable[[Spent], None]:
-        """For tasks to tell what they took."""
-
-    def told(self) -> Spent:
-        """What tasks have told since this was last asked, added up: for display alone."""
-
-    def share(self, value: Any) -> Any:
-        """A stand-in for a constant argument of many tasks, sent to each worker once."""
-
-    def submit(self, task: Callable[..., Any], *arguments: Any, urgent: bool = False) -> Any:
-        """Start a task and return its future; futures among the arguments have to be done."""
-
-    def wait(self) -> Any:
-        """The next future that is done."""
-
-    def check(self, future: Any, what: str) -> None:
-        """Raise what a task failed with; ``what`` says what it was doing."""
-
-    def result(self, future: Any) -> Any:
-        """What a task that is done has made, brought here."""
-
-
+@contextlib.contextmanager
 def open_workers(
     threads: int, client: distributed.Client | None, *, worker_bytes: int = 0
-) -> Workers:
-    """Threads of this process, or the cluster of a client, whose workers need so much memory."""
-    return Threads(threads) if client is None else Cluster(client, worker_bytes)
+) -> Iterator[Workers]:
+    """Open threads of this process, or a client's cluster; tasks left at the end are cancelled.
+
+    ``worker_bytes`` is the memory that each worker of a cluster needs.
+    """
+    with blas.one_thread():  # workers of a cluster may be threads of this process too
+        workers = Threads(threads) if client is None else Cluster(client, worker_bytes)
+        with contextlib.closing(workers):
+            yield workers
 
 
-class _Listener:
-    """What hears from tasks what they took."""
+class _Reports:
+    """The times that tasks report."""
 
     def __init__(self) -> None:
-        self._spent: queue.SimpleQueue[Spent] = queue.SimpleQueue()
+        self._reported: queue.SimpleQueue[Spent] = queue.SimpleQueue()
 
-    def told(self) -> Spent:
-        return sum_of(self._spent.get() for _ in range(self._spent.qsize()))
+    def spent(self) -> Spent:
+        """Add up what tasks have reported since the last call; for display only."""
+        spent = [self._reported.get() for _ in range(self._reported.qsize())]
+        return Spent(sum(s.reading for s in spent), sum(s.working for s in spent))
 
 
-class Threads(_Listener):
-    """Threads of this process; see Workers."""
+class Threads(_Reports):
+    """Threads of this process.
+
+    Attributes
+    ----------
+    lossy : whether results may be lost, and are then computed again.
+    partitions_per_task : neighbouring partitions that one task may fold, so that few states travel.
+    slots : number of tasks that keep all threads busy.
+    stopped : for tasks to call now and then: whether nobody wants their result any more.
+    report : for tasks to report how long they took.
+    """
 
     lossy = False
-    run = 1
+    partitions_per_task = 1
 
     def __init__(self, threads: int) -> None:
         super().__init__()
@@ -122,49 +83,44 @@ class Threads(_Listener):
         self._pool = ThreadPoolExecutor(threads)
         self._stop = threading.Event()
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        self._limit = blas.one_thread()
-        self.stopped, self.tell = self._stop.is_set, self._spent.put
+        self.stopped, self.report = self._stop.is_set, self._reported.put
 
-    def __enter__(self) -> Self:
-        self._limit.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """End the tasks that still run."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
-        self._limit.__exit__(None, None, None)
 
     def share(self, value: Any) -> Any:
+        """Return a stand-in for an argument of many tasks, sent to each worker once."""
         return value
 
     def submit(
         self, task: Callable[..., Any], *arguments: Any, urgent: bool = False
     ) -> Future[Any]:
-        future = self._pool.submit(_run_here, task, arguments)
+        """Start a task and return its future; futures among the arguments must be done."""
+        given = [a.result() if isinstance(a, Future) else a for a in arguments]
+        future = self._pool.submit(task, *given)
         future.add_done_callback(self._done.put)
         return future
 
     def wait(self) -> Future[Any]:
+        """Return the next future that is done."""
         return self._done.get()
 
     def check(self, future: Future[Any], what: str) -> None:
-        error = future.exception()
-        if error is not None:
-            raise error
+        """Raise the error of a failed task; ``what`` says what it was doing."""
+        future.result()
 
     def result(self, future: Future[Any]) -> Any:
+        """Fetch the result of a task that is done."""
         return future.result()
 
 
-def _run_here(task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return task(*(a.result() if isinstance(a, Future) else a for a in arguments))
-
-
-class Cluster(_Listener):
-    """The workers of a Dask cluster; see Workers. Only states travel between them."""
+class Cluster(_Reports):
+    """The workers of a Dask cluster; only states travel between them. Used as :class:`Threads`."""
 
     lossy = True
-    run = RUN
+    partitions_per_task = PARTITIONS_PER_TASK
 
     def __init__(self, client: distributed.Client, worker_bytes: int) -> None:
         super().__init__()
@@ -172,50 +128,44 @@ class Cluster(_Listener):
         self._running: dict[distributed.Future, None] = {}  # in the order of submission
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
-        self._versions = running()
-        self._agreeing: set[str] = set()  # workers that were asked what they run
+        self._versions = own_versions()
+        self._checked: set[str] = set()  # workers whose versions agree
         self._deserted: float | None = None  # since when
         self._fetching = ThreadPoolExecutor(1)
-        self._limit = blas.one_thread()
         self._name = str(uuid.uuid4())
-        self.stopped, self.tell = _unwanted, partial(_tell, self._name)
+        self.stopped, self.report = _unwanted, partial(_report, self._name)
+        client.subscribe_topic(SPENT, self._hear)
 
-    def __enter__(self) -> Self:
-        self._limit.__enter__()  # workers may be threads of this process
-        self._client.subscribe_topic(SPENT, self._hear)
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         if self._client.status == "running":
             self._client.unsubscribe_topic(SPENT)
             if self._running:
                 self._client.cancel(list(self._running))
         self._fetching.shutdown()
-        self._limit.__exit__(None, None, None)
 
     def _hear(self, event: tuple[float, tuple[str, float, float]]) -> None:
         _, (name, reading, working) = event
-        if name == self._name:  # the topic is everybody's, so that a scheduler keeps few of them
-            self._spent.put(Spent(reading, working))
+        if name == self._name:  # one topic for all runs: a scheduler keeps each topic's events
+            self._reported.put(Spent(reading, working))
 
     @property
     def slots(self) -> int:
-        """A task under way and one that waits, per thread: nobody idles while results travel."""
+        """A running and a waiting task per thread, so that none idles while results travel."""
         if time.monotonic() - self._counted >= RECOUNTED_AFTER:
             self._recount()
         return self._slots
 
     def _recount(self) -> None:
-        """Count the threads anew, and ask newcomers what they run and hold.
+        """Count the threads, and check the versions and the memory of new workers.
 
-        Raises BrokenError if there has been none for long, RequestError if one runs other versions
-        or has less memory than was planned with.
+        Raises BrokenError if there has been no worker for long, RequestError if one runs other
+        versions or has less memory than was planned with.
         """
         try:
             workers = self._client.nthreads()
-            if late := workers.keys() - self._agreeing:
+            if late := workers.keys() - self._checked:
                 check_memory(self._client, late, self._worker_bytes)
-                self._agreeing |= check_workers(self._client, late)
+                self._checked |= check_cluster(self._client)
         except OSError as error:
             raise _lost("counting its workers") from error
         threads = sum(workers.values())
@@ -230,11 +180,11 @@ class Cluster(_Listener):
                 "no_workers",
                 f"All workers of the cluster are gone; for {DESERTED_AFTER:.0f} seconds none has "
                 "come.",
-                "Start workers (dask worker ADDRESS; cluster.scale(n) in Python), then rerun.",
+                NO_WORKERS_HINT,
             )
 
     def _attended(self, get: Callable[..., Any]) -> Any:
-        """What ``get``, which takes a timeout, returns in the end: as long as there are workers."""
+        """Return what ``get(timeout=...)`` returns in the end; recount the workers meanwhile."""
         while True:
             try:
                 return get(timeout=RECOUNTED_AFTER)
@@ -245,7 +195,7 @@ class Cluster(_Listener):
         # Unlike scattered data, a task's result outlives every worker that holds it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             future = self._client.submit(_same, value, key=f"shared-{uuid.uuid4()}")
-        # Waits: what needs a task that has failed is only told to be cancelled.
+        # Dependents of a failed task are reported only as cancelled, so wait for this one.
         self._attended(future.exception)
         self.check(future, "sending what all tasks need")
         return future
@@ -269,7 +219,7 @@ class Cluster(_Listener):
     def wait(self) -> distributed.Future:
         future: distributed.Future = self._attended(self._done.get)
         if future.status == "error":
-            # Tasks that waited at a worker are told to have died with the one that killed it.
+            # Tasks that waited at a worker are said to have died with the one that killed it.
             future = next((other for other in self._running if other.status == "error"), future)
         self._running.pop(future, None)
         return future
@@ -280,11 +230,11 @@ class Cluster(_Listener):
         if future.status == "error":
             error = future.exception()
             if isinstance(error, ImportError) or NOT_UNDERSTOOD in str(error):
-                self._recount()  # names the worker where it runs other versions
+                self._recount()  # names a worker that runs other versions
                 raise BrokenError(
                     "other_environment",
                     f"The cluster does not understand what it is sent ({error}).",
-                    "Install kmufs-stream, and what the data take, in the same versions as here "
+                    "Install kmufs-stream, and what the data need, in the same versions as here "
                     "on its scheduler and on all workers.",
                 ) from error
             if not isinstance(error, distributed.KilledWorker):
@@ -298,14 +248,17 @@ class Cluster(_Listener):
             )
         if future.status == "cancelled":
             raise _lost(what)
-        # Or its result may be lost with a worker by now: whoever needs it has it made again.
+        # Its result may already be lost with a worker: then Dask computes it again on demand.
 
     def result(self, future: distributed.Future) -> Any:
-        self._running[future] = None  # its worker may be lost before it is here
+        self._running[future] = None  # its worker may be lost before the result is here
         fetched = self._fetching.submit(future.result)
         self._attended(fetched.exception)
         self._running.pop(future)
         return fetched.result()
+
+
+Workers: TypeAlias = Threads | Cluster
 
 
 def _lost(what: str) -> BrokenError:
@@ -321,23 +274,23 @@ def _same(value: Any) -> Any:
 
 
 def _run_there(versions: Versions, task: Callable[..., Any], *arguments: Any) -> Any:
-    """On a worker, which may have come and not been asked yet what it runs."""
+    """On a worker, whose versions the client may not have checked yet."""
     import distributed
 
-    agree(f"worker {distributed.get_worker().address}", running(), versions)
+    compare(f"worker {distributed.get_worker().address}", own_versions(), versions)
     with blas.one_thread():
         return task(*arguments)
 
 
-def _tell(name: str, spent: Spent) -> None:
-    """On a worker: tell the client that listens for this name."""
+def _report(name: str, spent: Spent) -> None:
+    """On a worker: send the time that a task took to the client that listens for this name."""
     import distributed
 
     distributed.get_worker().log_event(SPENT, (name, *spent))
 
 
 def _unwanted() -> bool:
-    """On a worker: whether the client has cancelled the task that asks."""
+    """On a worker: whether the client has cancelled the current task."""
     import distributed
 
     worker = distributed.get_worker()

@@ -42,9 +42,9 @@ from kmufs_stream import (
 )
 from kmufs_stream.sources.zarr_rows import StoredRows
 from kmufs_stream.storage import address_store, object_output
-from kmufs_stream.storage import retrying as sturdy
+from kmufs_stream.storage import retrying as with_retries
 from kmufs_stream.storage.output import check_output, new_zarr
-from kmufs_stream.storage.places import place_of, refusal
+from kmufs_stream.storage.places import place_of, store_error
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -232,7 +232,7 @@ def test_the_claim_of_a_live_run_holds_and_that_of_a_dead_one_is_void(
     died = f"""
 import os, zarr
 from kmufs_stream.storage.output import new_zarr
-from kmufs_stream.storage.places import place_of, refusal
+from kmufs_stream.storage.places import place_of, store_error
 with new_zarr(place_of({str(out)!r}), overwrite=False) as root:
     zarr.open_group(root, mode="w").create_array("left", data=__import__("numpy").ones(5))
     os._exit(9)
@@ -254,14 +254,14 @@ def test_a_claim_that_was_taken_away_is_noticed(memory: str) -> None:
     def written() -> None:
         with new_zarr(out, overwrite=False) as root:
             zarr.open_group(root, mode="w")
-            (claim,) = object_output._claims(out)
+            (claim,) = object_output._locks(out)
             theirs = {"token": "theirs", "host": "there", "process": 1, "since": "now"}
             claim.write_bytes(json.dumps(theirs).encode())
 
     with pytest.raises(RequestError, match="Another run is writing"):
         written()
     assert not (out / "zarr.json").exists()
-    assert object_output._claims(out)  # it is not ours to remove
+    assert object_output._locks(out)  # it is not ours to remove
 
 
 def test_memory_and_stores_made_in_python(memory: str, genes: Path, tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ def test_a_chunk_that_cannot_be_fetched_is_asked_for_again_and_then_named(
                 raise EndpointConnectionError(endpoint_url="the store")
         return await fetch(self, path, *args, **kwargs)
 
-    monkeypatch.setattr(sturdy, "FIRST_WAIT", 1e-4)
+    monkeypatch.setattr(with_retries, "FIRST_WAIT", 1e-4)
     monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", unsteady)
     assert same_bits(decompose(there, 3), decompose(genes, 3))
     fails[0] = 10**9
@@ -508,7 +508,7 @@ def test_an_older_output_survives_whatever_fails_before_writing(
 
     mine = out.with_name("mine")  # type: ignore[union-attr]
     (mine / "notes.txt").write_text("mine")
-    with pytest.raises(RequestError, match="come into being"), new_zarr(mine, overwrite=True):
+    with pytest.raises(RequestError, match="created meanwhile"), new_zarr(mine, overwrite=True):
         pass
     assert (mine / "notes.txt").read_text() == "mine"
 
@@ -543,7 +543,7 @@ def test_a_claim_is_put_only_where_none_is_however_a_store_says_so() -> None:
 def test_what_other_object_stores_answer(status: dict[str, int], code: str, memory: str) -> None:
     error = Exception("No container.\nRequestId:1")
     vars(error).update(status)
-    refused = refusal(place_of(memory), error)
+    refused = store_error(place_of(memory), error)
     assert refused.code == code
     assert "No container" in refused.message
     assert "RequestId" not in refused.message

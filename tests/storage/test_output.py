@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,16 @@ from processes import Begun
 from sources import anndata_stores as stores
 
 from kmufs_stream import BrokenError, RequestError, decompose, open_matrix, save_factor, select
-from kmufs_stream.storage.output import check_output, new_store
+from kmufs_stream.storage.output import check_output, new_output
 
 X = planted(100, 8)
+
+
+@contextlib.contextmanager
+def new_store(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    with new_output(out, overwrite=overwrite) as folder:
+        folder.mkdir()
+        yield folder
 
 
 def names(folder: Path) -> list[str]:
@@ -135,7 +143,8 @@ def die(self, target):
         os._exit(9)
     return rename(self, target)
 Path.rename = die
-with output.new_store(out, overwrite=True) as folder:
+with output.new_output(out, overwrite=True) as folder:
+    folder.mkdir()
     (folder / "zarr.json").write_text("new")
 """
     old(tmp_path / "out.zarr")

@@ -1,8 +1,8 @@
-"""What will run, and what it will take: decided before any value is read.
+"""Decide what will run, and what it will take, before any value is read.
 
-Method, precision, block rows and partitions follow from the store, k, h and the options alone;
-only threads and what stays cached follow from the memory that there is. So results do not depend
-on the machine's state.
+Method, precision, block rows and partitions follow from the store, k, h and the options alone; only
+threads and cached rows follow from the available memory. So results do not depend on the state of
+the machine.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kmufs_stream.streaming.planning.sizing import (
     BASELINE,
     MB,
     WORKER_SHARE,
+    Candidates,
     ClusterSize,
-    Demand,
+    PlanRequest,
     Sizing,
-    Ways,
     block_sizes,
 )
 from kmufs_stream.streaming.planning.table import Table
@@ -32,35 +32,35 @@ from kmufs_stream.system.blas import usable_cores
 from kmufs_stream.system.memory import available_memory, size
 
 KB = 1000
-SOME_GB = 100  # a number without a unit, below which it is rather of GB than of MB
+SOME_GB = 100  # a size without a unit is taken for GB below this, else for MB
 
 
 @dataclass(frozen=True, repr=False)
 class Plan:
     """How a factor is computed and a subset written, with its predicted peak memory.
 
-    :func:`kmufs_stream.plan_selection` makes it.
+    Made by :func:`kmufs_stream.plan_selection`.
 
     Attributes
     ----------
     table : Table
-        The facts about the data that it follows from.
+        Facts about the data that the plan follows from.
     method : str
-        ``gram``, ``lanczos`` or ``tsqr``; ``factor`` where one is at hand.
+        ``gram``, ``lanczos`` or ``tsqr``; ``factor`` where one is given.
     precision : {'float32', 'float64'}
         Of the products of blocks.
     block_rows : int
         Rows that a task reads at a time.
     blocks_per_partition : int
-        Blocks that are folded where they are read, one after another.
+        Blocks that one task reads and folds, one after another.
     threads : int
-        Tasks side by side, in each worker where there are any.
+        Concurrent tasks, of each worker on a cluster.
     budget : int
         Bytes of memory that may be used.
     peak : int
         Upper bound of the process's resident bytes: the largest of ``stages``.
     stages : dict of str to int
-        Bytes by stage, the interpreter's own included.
+        Bytes by stage, including those of the interpreter.
     reads : int
         Passes over the data for the factor, at most.
     cached_rows : int
@@ -68,9 +68,9 @@ class Plan:
     output_bytes : int
         Bytes of the selected columns, decoded; 0 where none are copied.
     output_chunk_rows : int
-        Rows of a chunk of these.
+        Rows of an output chunk.
     rejected : dict of str to str
-        Per method that does not run, why.
+        Why each other method does not run.
     concessions : tuple of str
         What was given up to fit the budget.
     cluster : ClusterSize or None
@@ -107,55 +107,55 @@ class Plan:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes that the reads for the factor decode, at most."""
+        """Bytes that are decoded for the factor, at most."""
         return self.reads * self.table.shape[0] * self.table.row_bytes
 
     @property
     def resources(self) -> Planned:
-        """What the run may take, for whoever watches."""
+        """The event that announces the plan."""
         workers = 0 if self.cluster is None else self.cluster.workers
         return Planned(self.budget, self.threads, workers, plan=self)
 
     @property
     def partitions(self) -> list[range]:
-        """Per partition, the first rows of its blocks."""
+        """First rows of the blocks of each partition."""
         n = self.table.shape[0]
         rows = self.block_rows * self.blocks_per_partition
         return [range(a, min(a + rows, n), self.block_rows) for a in range(0, n, rows)]
 
 
-def make_plan(table: Table, ways: Ways, demand: Demand) -> Plan:
+def make_plan(table: Table, candidates: Candidates, request: PlanRequest) -> Plan:
     """Choose how to run.
 
-    Under a tight budget it gives up, in this order: the cache, threads, then, for an explicit
-    ``memory`` only, block rows, then the preferred way.
+    Under a tight budget the plan gives up, in this order: the cache, threads, then, for an explicit
+    ``memory`` only, block rows, then the preferred method.
 
     Raises RequestError for options out of range, and where nothing fits, with the sizes.
     """
-    explicit = parse_memory(demand.memory)
-    budget = explicit if explicit is not None else available_memory() // 2
-    if demand.threads is not None and demand.threads < 1:
+    explicit, budget = request.memory is not None, memory_budget(request.memory)
+    if request.threads is not None and request.threads < 1:
         raise RequestError(
-            "bad_option", f"`threads` is {demand.threads}.", "Give `threads=1` or more."
+            "bad_option", f"`threads` is {request.threads}.", "Give `threads=1` or more."
         )
-    wanted = demand.threads or usable_cores() + 1  # one reads while the others compute
-    methods, rejected = _methods(ways, demand.method)
+    wanted = request.threads or usable_cores() + 1  # one reads while the others compute
+    methods, rejected = _methods(candidates, request.method)
     smallest: Sizing | None = None
-    for method in methods if explicit is not None else methods[:1]:
-        way = ways[method]
+    for method in methods if explicit else methods[:1]:
+        candidate = candidates[method]
         precision = resolve_precision(
-            "float64" if way.float64 or table.layout.sparsity else demand.precision, table.dtype
+            "float64" if candidate.float64 or table.layout.sparsity else request.precision,
+            table.dtype,
         )
-        sizes = list(block_sizes(table, precision, thin=way.thin))
-        for block_rows in sizes if explicit is not None else sizes[:1]:
-            sizing = Sizing(table, way, demand, precision, block_rows)
+        sizes = list(block_sizes(table, precision, thin=candidate.thin))
+        for block_rows in sizes if explicit else sizes[:1]:
+            sizing = Sizing(table, candidate, request, precision, block_rows)
             if smallest is None or sizing.peak(1) < smallest.peak(1):
                 smallest = sizing
             if sizing.peak(1) > budget or not sizing.fits_workers:
                 continue
             most = min(wanted, sizing.partitions)
-            if demand.cluster is not None:
-                most = demand.cluster.threads
+            if request.cluster is not None:
+                most = request.cluster.threads
             threads = next(t for t in range(most, 0, -1) if sizing.peak(t) <= budget)
             given_up = []
             if threads < most:
@@ -166,9 +166,11 @@ def make_plan(table: Table, ways: Ways, demand: Demand) -> Plan:
                 given_up.append(f"{method}, not {methods[0]}")
                 rejected = {**rejected, methods[0]: "does not fit the budget"}
                 del rejected[method]
-            return _planned(sizing, method, threads, budget, rejected, tuple(given_up))
+            return _planned(sizing, method, threads, budget, rejected, given_up)
     assert smallest is not None
-    raise _does_not_fit(smallest, budget, explicit is not None)
+    if not smallest.fits_workers:
+        raise _worker_too_small(smallest)
+    raise _does_not_fit(smallest, budget, explicit=explicit)
 
 
 def _planned(
@@ -177,19 +179,19 @@ def _planned(
     threads: int,
     budget: int,
     rejected: dict[str, str],
-    concessions: tuple[str, ...],
+    concessions: list[str],
 ) -> Plan:
-    table, stages = sizing.table, sizing.stages(threads)
-    cached = 0
-    if sizing.demand.cluster is not None and sizing.cost.reads > 1:
-        concessions = ("no rows cached between reads, on a cluster", *concessions)
+    table, request, stages = sizing.table, sizing.request, sizing.stages(threads)
+    cached, n = 0, table.shape[0]
+    if request.cluster is not None and sizing.cost.reads > 1:
+        concessions = ["no rows cached between reads, on a cluster", *concessions]
     elif sizing.cost.reads > 1 and not table.layout.in_memory:
         spare = table.first_rows(max(budget - stages["pass"], 0))
-        cached = min(spare // sizing.block_rows * sizing.block_rows, table.shape[0])
+        cached = min(spare // sizing.block_rows * sizing.block_rows, n)
         stages["pass"] += table.block_bytes(cached) if cached else 0
-        if cached < table.shape[0]:
-            part = f"{cached} of {table.shape[0]} rows" if cached else "no rows"
-            concessions = (f"{part} cached between reads", *concessions)
+        if cached < n:
+            part = f"{cached} of {n} rows" if cached else "no rows"
+            concessions = [f"{part} cached between reads", *concessions]
     return Plan(
         table=table,
         method=method,
@@ -202,15 +204,11 @@ def _planned(
         stages=stages,
         reads=sizing.cost.reads,
         cached_rows=cached,
-        output_bytes=(
-            table.shape[0] * sizing.demand.h * table.layout.dtype.itemsize
-            if sizing.demand.copies
-            else 0
-        ),
+        output_bytes=n * request.h * table.layout.dtype.itemsize if request.copies else 0,
         output_chunk_rows=sizing.chunk_rows,
         rejected=rejected,
-        concessions=concessions,
-        cluster=sizing.demand.cluster,
+        concessions=tuple(concessions),
+        cluster=request.cluster,
         worker_peak=sizing.worker_peak,
     )
 
@@ -219,7 +217,7 @@ PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 
 
 def resolve_precision(precision: str, dtype: np.dtype[Any]) -> Precision:
-    """``auto`` is float32 wherever it holds every value of the dtype exactly."""
+    """Resolve ``auto``: float32 if it holds every value of the dtype exactly, else float64."""
     if precision == "auto":
         return "float32" if np.can_cast(dtype, np.float32, "safe") else "float64"
     if precision not in PRECISIONS:
@@ -231,12 +229,12 @@ def resolve_precision(precision: str, dtype: np.dtype[Any]) -> Precision:
     return cast(Precision, precision)
 
 
-def parse_memory(memory: str | int | None) -> int | None:
-    """Bytes from a size such as 2GB (decimal) or 2GiB; None for the default."""
+def memory_budget(memory: str | int | None) -> int:
+    """Return the bytes in a size such as 2GB or 2GiB; without one, half of what is available."""
     if memory is None:
-        return None
+        return available_memory() // 2
     try:
-        budget = int(parse_bytes(memory)) if memory else 0  # Dask takes "" for a byte
+        budget = int(parse_bytes(memory)) if memory else 0  # parse_bytes("") is 1
     except (ValueError, OverflowError):
         budget = 0
     if budget <= 0:
@@ -255,64 +253,70 @@ def parse_memory(memory: str | int | None) -> int | None:
     return budget
 
 
-def _methods(ways: Ways, method: str) -> tuple[list[str], dict[str, str]]:
-    """Methods to try in turn, and why the others are not."""
+def _methods(candidates: Candidates, method: str) -> tuple[list[str], dict[str, str]]:
+    """Return the methods to try in turn, and why each other one is rejected."""
     if method != "auto":
-        if method not in ways:
+        if method not in candidates:
+            hint = did_you_mean(method, ["auto", *candidates])
             raise RequestError(
                 "bad_option",
                 f"Method {method!r} is unknown.",
-                f"{did_you_mean(method, ['auto', *ways])}Choose one of auto, {', '.join(ways)}.",
+                f"{hint}Choose one of auto, {', '.join(candidates)}.",
             )
-        return [method], {other: f"{method} was asked for" for other in ways if other != method}
-    rejected = {name: way.passed_over for name, way in ways.items() if way.passed_over}
-    tried = [name for name in ways if name not in rejected]
+        return [method], {m: f"{method} was asked for" for m in candidates if m != method}
+    rejected = {name: c.passed_over for name, c in candidates.items() if c.passed_over}
+    tried = [name for name in candidates if name not in rejected]
     return tried, rejected | dict.fromkeys(tried[1:], f"{tried[0]} will do")
 
 
-def _does_not_fit(sizing: Sizing, budget: int, explicit: bool) -> RequestError:
-    cluster = sizing.demand.cluster
-    if cluster is not None and cluster.memory is not None and not sizing.fits_workers:
-        needed = int(sizing.worker_peak / WORKER_SHARE)
-        least = -(-needed // MB)
-        remedy = f"Start workers with {least}MB or more, or with fewer threads each."
-        if cluster.started_here:
-            remedy += (
-                " Those of `workers` share `memory` with this process: give "
-                f"{least * (cluster.workers + 1)}MB or more."
-            )
-        return RequestError(
-            "does_not_fit",
-            f"A worker with {counted(cluster.threads, 'threads')} needs "
-            f"{size(needed)} of memory, the smallest of {cluster.workers} has "
-            f"{size(cluster.memory)} (blocks {size(sizing.block)} a thread, states "
-            f"{size(sizing.cost.state)} each).",
-            remedy,
+def _worker_too_small(sizing: Sizing) -> RequestError:
+    cluster = sizing.request.cluster
+    assert cluster is not None
+    assert cluster.memory is not None
+    needed = int(sizing.worker_peak / WORKER_SHARE)
+    least = -(-needed // MB)
+    hint = f"Start workers with {least}MB or more, or with fewer threads each."
+    if cluster.started_here:
+        hint += (
+            " Those of `workers` share `memory` with this process: give "
+            f"{least * (cluster.workers + 1)}MB or more."
         )
-    peak, stages = sizing.peak(1), sizing.stages(1)
+    return RequestError(
+        "does_not_fit",
+        f"A worker with {counted(cluster.threads, 'threads')} needs {size(needed)} of memory, the "
+        f"smallest of {cluster.workers} has {size(cluster.memory)} (blocks {size(sizing.block)} a "
+        f"thread, states {size(sizing.cost.state)} each).",
+        hint,
+    )
+
+
+def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestError:
+    table, peak, stages = sizing.table, sizing.peak(1), sizing.stages(1)
     given = "`memory`" if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
-    remedy = f"Give `memory='{-(-peak // MB)}MB'` or more"
-    turn = "" if sizing.table.layout.sparsity is None else sizing.table.layout.sparsity.turn
-    if turn:
-        remedy += (
-            f"; the source itself takes {size(sizing.table.layout.held_bytes)}: sparse data stored "
-            f"by columns (CSC) are read whole. Stored by rows they are streamed: {turn}"
+    hint = f"Give `memory='{-(-peak // MB)}MB'` or more"
+    sparsity = table.layout.sparsity
+    if sparsity is not None and sparsity.turn:
+        hint += (
+            f"; the source itself takes {size(table.layout.held_bytes)}: sparse data stored by "
+            f"columns (CSC) are read whole. Stored by rows they are streamed: {sparsity.turn}"
         )
     elif budget < BASELINE:
-        remedy += f": Python and its libraries take {size(BASELINE)} of it, however small the table"
+        hint += f": Python and its libraries take {size(BASELINE)} of it, however small the table."
     elif (
-        sizing.table.layout.chunk_rows >= sizing.table.shape[0] > 1
+        table.layout.chunk_rows >= table.shape[0] > 1
         and stages["pass"] == peak
         and max(stages["factor"], stages["solver"]) <= budget
     ):
-        remedy += (
+        hint += (
             "; or, as one chunk spans all rows, write them in chunks of fewer: kmufs-stream "
-            "rechunk does"
+            "rechunk does."
         )
+    else:
+        hint += "."
     return RequestError(
         "does_not_fit",
         f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "
         f"(by stage: {sizes}).",
-        remedy if turn else remedy + ".",
+        hint,
     )

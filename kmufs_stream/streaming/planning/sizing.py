@@ -1,4 +1,4 @@
-"""How many bytes a way to run takes: blocks, states, and what stands beside them."""
+"""Predict the memory of a run: blocks, states, and what is held beside them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from kmufs_stream.streaming.planning.table import Table
 
 MB = 10**6
 BASELINE = 330 * MB  # interpreter, libraries, BLAS buffers
-WORKER_BASELINE = 380 * MB  # of a cluster's worker, which has more libraries
-WORKER_SHARE = 0.8  # of its limit: above this, Dask pauses a worker
-SLACK = 1.5  # what the allocator keeps of blocks that come and go in several threads
+WORKER_BASELINE = 380 * MB  # of a cluster's worker, which loads more libraries
+WORKER_SHARE = 0.8  # of a worker's limit: above this, Dask pauses it
+SLACK = 1.5  # for memory that the allocator keeps as several threads allocate and free blocks
 BLOCK_BYTES = 32 * MB  # larger ones the C library maps and clears anew each time
 LARGE_BLOCK_BYTES = 64 * MB
 PARTITION_BYTES = 256 * MB
-PARTITIONS = 32  # at least, where there are that many blocks: keeps many threads busy
-MAX_PARTITIONS = 4096  # keeps the graph small
+PARTITIONS = 32  # at least, given enough blocks: keeps many threads busy
+MAX_PARTITIONS = 4096  # keeps the tree of merges small
+PARTITIONS_PER_TASK = 4  # that a cluster folds in one task, at most: a power of two
 OUTPUT_CHUNK_BYTES = 20 * MB
-PROJECTED_BYTES = 256  # of a row in a Lanczos step: it counts beside a very sparse row
+PROJECTED_BYTES = 256  # of a row in a Lanczos step: matters beside a very sparse row
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class Cost:
 
     Attributes
     ----------
-    state : one partition's state.
-    update : made and dropped while a block is taken in.
+    state : state of one partition.
+    update : temporary memory while a block is added.
     driver : held between and during the reads.
     finish : peak of the in-memory stage after the last read.
-    kept : what the factor holds on to.
+    kept : held by the factor.
     reads : passes over the data, at most.
     """
 
@@ -50,15 +51,15 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to run, of which a plan takes one.
+class Candidate:
+    """A method that a plan may choose.
 
     Attributes
     ----------
     cost : from the rows of a block and the bytes of a number in products.
-    passed_over : why it runs only when asked for; "" where it need not be.
+    passed_over : why it runs only on request; "" where it may be chosen.
     float64 : works in float64, whatever precision is asked for.
-    thin : multiplies blocks with few vectors, not with themselves: small blocks will do.
+    thin : multiplies blocks by few vectors, not by themselves: small blocks will do.
     """
 
     cost: Callable[[int, int], Cost]
@@ -67,19 +68,19 @@ class Way:
     thin: bool = False
 
 
-Ways = Mapping[str, Way]
-"""By the names of their methods, the preferred first."""
+Candidates = Mapping[str, Candidate]
+"""By method, the preferred first."""
 
 
 @dataclass(frozen=True)
 class ClusterSize:
-    """What a cluster offers.
+    """The workers of a cluster.
 
     Attributes
     ----------
     workers : their number.
-    threads : tasks side by side in a worker, the most of any.
-    memory : limit of a worker in bytes, the smallest of any; None without limits.
+    threads : largest number of threads of a worker.
+    memory : smallest memory limit of a worker in bytes; None without limits.
     started_here : for this run, whose ``memory`` they share with this process.
     """
 
@@ -90,18 +91,18 @@ class ClusterSize:
 
 
 @dataclass(frozen=True)
-class Demand:
-    """What a plan is asked for.
+class PlanRequest:
+    """What a plan is made for.
 
     Attributes
     ----------
     h : features to select, 0 for a factor alone.
-    held : bytes in this process beside what the plan knows of, all the time.
+    held : further bytes that this process holds all the time.
     solver_bytes : working memory of the solver.
     copies : whether the selected columns are written.
-    method : ``auto``, or one of the ways.
+    method : ``auto``, or one of the candidates.
     memory : budget; None for half of what is available.
-    threads : block tasks side by side; None for one more than there are cores.
+    threads : concurrent block tasks; None for one more than there are cores.
     precision : ``auto``, ``float32`` or ``float64``.
     cluster : the workers that read; None for threads of this process.
     """
@@ -118,7 +119,7 @@ class Demand:
 
 
 def block_sizes(table: Table, precision: Precision, *, thin: bool) -> Iterator[int]:
-    """Block rows, falling: whole chunks, or shards where these are small."""
+    """Yield block rows, falling: whole chunks, or shards where these are small."""
     if table.layout.sparsity is not None:
         yield from _sparse_block_sizes(table, table.layout.sparsity, thin)
         return
@@ -128,7 +129,7 @@ def block_sizes(table: Table, precision: Precision, *, thin: bool) -> Iterator[i
     if thin:
         target = BLOCK_BYTES
     else:
-        # Adding a block's p x p product to the state must cost little beside making it.
+        # Adding a block's p x p product to the state must cost little beside computing it.
         target = min(max(2 * table.shape[1] * row, BLOCK_BYTES), LARGE_BLOCK_BYTES)
     units = max(min(target // row, table.shape[0] + unit - 1) // unit, 1)
     while units > 1:
@@ -140,7 +141,7 @@ def block_sizes(table: Table, precision: Precision, *, thin: bool) -> Iterator[i
 
 
 def _sparse_block_sizes(table: Table, sparsity: Sparsity, thin: bool) -> Iterator[int]:
-    """Block rows, falling: tens of MB of entries, or what the products densify at a time.
+    """Yield block rows, falling: tens of MB of entries, or what the products densify at a time.
 
     At least a chunk of entries, so that few chunks are decoded twice.
     """
@@ -157,13 +158,13 @@ def _sparse_block_sizes(table: Table, sparsity: Sparsity, thin: bool) -> Iterato
 
 
 class Sizing:
-    """The sizes of one way to run, as they follow from the number of threads."""
+    """The sizes of one method with one block size, for any number of threads."""
 
     def __init__(
         self,
         table: Table,
-        way: Way,
-        demand: Demand,
+        candidate: Candidate,
+        request: PlanRequest,
         precision: Precision,
         block_rows: int,
     ) -> None:
@@ -172,71 +173,71 @@ class Sizing:
         blocks = max(-(-n // block_rows), 1)
         size = max(block_rows * table.mean_row_bytes, 1)
         several = min(blocks // PARTITIONS, -(-PARTITION_BYTES // size))
-        self.table, self.demand, self.precision = table, demand, precision
+        self.table, self.request, self.precision = table, request, precision
         self.block_rows = block_rows
         self.blocks_per_partition = max(several, -(-blocks // MAX_PARTITIONS), 1)
         self.partitions = -(-blocks // self.blocks_per_partition)
-        self.cost = way.cost(min(block_rows, n), itemsize)
+        self.cost = candidate.cost(min(block_rows, n), itemsize)
         self.sample = sample_size(n, table.row_bytes) * table.row_bytes
-        self.chunk_rows = output_chunk_rows(table, demand.h)
+        self.chunk_rows = output_chunk_rows(table, request.h)
         rows = min(block_rows, n)
-        # A block is worked on in float64 at worst: what float32 cannot hold falls back to it.
+        # Blocks that float32 cannot hold are processed in float64.
         held = 0 if table.layout.in_memory and not table.copies else table.block_bytes(rows)
         working = held + table.work_bytes(rows) + self.cost.update
-        # It is read or worked on; of what the other took, the allocator may keep a block's size.
+        # A block is read, then processed; of the memory of one, the allocator may keep a block's.
         self.block = int(SLACK * (max(table.read_bytes(rows), working) + held))
         probed = min(n, PROBE_PLACES * PROBE_ROWS)
-        # In pieces, joined, the features that take part, and as the bytes of a digest.
+        # Its pieces, joined, its selected features, and the bytes of its digest.
         probe = 4 * probed * p * table.dtype.itemsize + table.read_bytes(PROBE_ROWS)
         if table.layout.sparsity is not None:
             kept = PROBE_PLACES * table.block_bytes(PROBE_ROWS)
             probe = 4 * kept + table.read_bytes(PROBE_ROWS) + 8 * 8 * p
         copied = (
             max(self.chunk_rows, min(table.layout.chunk_rows, n))
-            * demand.h
+            * request.h
             * table.layout.dtype.itemsize
         )
-        # The columns, a block's share of them, and what encoding makes of them.
-        self.copy = 3 * copied + table.read_bytes(rows) if demand.copies else 0
-        # The sample is stacked from a block's rows at a time.
+        # The columns, a block's part of them, and their encoded chunks.
+        self.copy = 3 * copied + table.read_bytes(rows) if request.copies else 0
+        # The sample is collected from the rows of one block at a time.
         self.sample += min(rows * table.row_bytes, self.sample)
-        self.base = BASELINE + table.layout.held_bytes + demand.held
+        self.base = BASELINE + table.layout.held_bytes + request.held
         self.fixed = {"probe": self.base + probe}
 
     def stages(self, threads: int) -> dict[str, int]:
         cost = self.cost
         kept = self.base + self.sample + cost.kept
         states = live_states(self.partitions, threads) * cost.state
-        if self.demand.cluster is not None:
+        if self.request.cluster is not None:
             # The workers hold blocks and states; the last state comes here, pickled.
             return self.fixed | {
                 "pass": kept + cost.driver + 3 * cost.state,
                 "factor": self.base + self.sample + cost.finish,
-                "solver": kept + self.demand.solver_bytes,
+                "solver": kept + self.request.solver_bytes,
             }
         return self.fixed | {
             "pass": self.base + self.sample + cost.driver + threads * self.block + states,
             "factor": self.base + self.sample + cost.finish,
-            "solver": kept + self.demand.solver_bytes,
+            "solver": kept + self.request.solver_bytes,
             "write": kept + threads * self.copy,
         }
 
     @property
     def worker_peak(self) -> int:
-        """Bytes of a worker, with its share of the states that wait; 0 without a cluster."""
-        cluster, cost = self.demand.cluster, self.cost
+        """Peak bytes of a worker, with its share of the waiting states; 0 without a cluster."""
+        cluster, cost = self.request.cluster, self.cost
         if cluster is None:
             return 0
-        # Beside the states that tasks make and wait for: those of a run that is being folded, the
-        # kernel's constants, and what a state is pickled into.
-        live = live_states(self.partitions, cluster.threads) + cluster.threads * RUN.bit_length()
-        reading = cluster.threads * self.block + (live + 2) * cost.state
-        held = self.table.layout.held_bytes  # the source's own, sent to each
+        # Further states: of several partitions in one task; the kernel's constants; one pickled.
+        folding = cluster.threads * PARTITIONS_PER_TASK.bit_length()
+        states = live_states(self.partitions, cluster.threads) + folding + 2
+        reading = cluster.threads * self.block + states * cost.state
+        held = self.table.layout.held_bytes  # of the source, sent to each
         return WORKER_BASELINE + held + max(reading, cluster.threads * self.copy)
 
     @property
     def fits_workers(self) -> bool:
-        cluster = self.demand.cluster
+        cluster = self.request.cluster
         if cluster is None or cluster.memory is None:
             return True
         return self.worker_peak <= WORKER_SHARE * cluster.memory
@@ -246,12 +247,12 @@ class Sizing:
 
 
 def live_states(partitions: int, threads: int) -> int:
-    """Partition states that are alive at once: being folded, merged, or waiting to be."""
+    """Count the partition states alive at once: being folded or merged, or waiting."""
     return min(2 * partitions, 4 * threads + partitions.bit_length())
 
 
 def output_chunk_rows(table: Table, h: int) -> int:
-    """Rows of a subset's chunk: tens of MB; whole source chunks, or a whole part of one."""
+    """Choose the rows of an output chunk: tens of MB; whole source chunks, or a fraction of one."""
     n = max(table.shape[0], 1)
     source = min(table.layout.chunk_rows, n)
     rows = max(OUTPUT_CHUNK_BYTES // (max(h, 1) * table.layout.dtype.itemsize), 1)
@@ -259,6 +260,3 @@ def output_chunk_rows(table: Table, h: int) -> int:
         return min(rows // source * source, n)
     parts = -(-source // rows)
     return source // next((m for m in range(parts, 4 * parts) if source % m == 0), 1)
-
-
-RUN = 4  # partitions that one task of a cluster folds, at most: a power of two

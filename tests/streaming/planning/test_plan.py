@@ -18,25 +18,25 @@ from kmufs_stream.streaming.planning import plan as planning
 from kmufs_stream.streaming.planning.plan import (
     Plan,
     make_plan,
-    parse_memory,
+    memory_budget,
     resolve_precision,
 )
 from kmufs_stream.streaming.planning.sizing import (
     BASELINE,
     MAX_PARTITIONS,
     MB,
+    Candidate,
     ClusterSize,
     Cost,
-    Demand,
-    Way,
+    PlanRequest,
 )
 from kmufs_stream.streaming.planning.table import Table
 
 GB = 10**9
 
 
-def ways(p: int, k: int = 10) -> dict[str, Way]:
-    """Ways with the growth of the real routes."""
+def candidates(p: int, k: int = 10) -> dict[str, Candidate]:
+    """Candidates with the growth of the real routes."""
 
     def gram(rows: int, itemsize: int) -> Cost:
         return Cost(8 * p * p, itemsize * p * p, 0, 24 * p * p, 8 * p * p, 1)
@@ -48,21 +48,21 @@ def ways(p: int, k: int = 10) -> dict[str, Way]:
         return Cost(8 * p * k, rows * k * itemsize, 240 * p * k, 300 * p * k, 8 * p * k, 12)
 
     return {
-        "gram": Way(gram, "" if p <= 6000 else "wide"),
-        "tsqr": Way(tsqr, "slow", float64=True),
-        "lanczos": Way(lanczos, thin=True),
+        "gram": Candidate(gram, "" if p <= 6000 else "wide"),
+        "tsqr": Candidate(tsqr, "slow", float64=True),
+        "lanczos": Candidate(lanczos, thin=True),
     }
 
 
-def plan_or_refusal(table: Table, **demand: Any) -> Plan | RequestError:
+def plan_or_refusal(table: Table, **request: Any) -> Plan | RequestError:
     try:
-        return plan_of(table, **demand)
+        return plan_of(table, **request)
     except RequestError as error:
         return error
 
 
-def plan_of(table: Table, **demand: Any) -> Plan:
-    return make_plan(table, ways(table.shape[1]), Demand(**demand))
+def plan_of(table: Table, **request: Any) -> Plan:
+    return make_plan(table, candidates(table.shape[1]), PlanRequest(**request))
 
 
 def table_of(
@@ -285,14 +285,15 @@ def test_precision_holds_every_value(dtype: str, precision: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("2GB", 2 * GB), ("2GiB", 2**31), ("500MB", 500 * MB), (12345, 12345), (None, None)],
+    [("2GB", 2 * GB), ("2GiB", 2**31), ("500MB", 500 * MB), (12345, 12345), (None, GB)],
 )
-def test_sizes(text: Any, size: int | None) -> None:
-    assert parse_memory(text) == size
+def test_sizes(text: Any, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "available_memory", lambda: 2 * GB)
+    assert memory_budget(text) == size
 
 
 @pytest.mark.parametrize(
-    "demand",
+    "asked",
     [
         {"memory": "much"},
         {"memory": "0MB"},
@@ -303,11 +304,11 @@ def test_sizes(text: Any, size: int | None) -> None:
     ],
     ids=str,
 )
-def test_options_out_of_range(demand: dict[str, Any]) -> None:
+def test_options_out_of_range(asked: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as caught:
-        plan_of(table_of(), **{"memory": 100 * GB, **demand})
+        plan_of(table_of(), **{"memory": 100 * GB, **asked})
     assert caught.value.code == "bad_option"
-    assert str(next(iter(demand.values()))) in caught.value.message
+    assert str(next(iter(asked.values()))) in caught.value.message
 
 
 def test_shards_are_read_whole_while_small() -> None:
