@@ -1,0 +1,160 @@
+"""What earlier versions wrote opens as before: the same values, and the same answers from them.
+
+See write_stores.py, which wrote it all.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import labelled
+from write_stores import PLACES, arrays_of, told, variables_of
+
+from kmufs_stream import (
+    Screening,
+    apply,
+    decompose,
+    evaluate,
+    info,
+    load_factor,
+    report,
+    select,
+    sweep,
+)
+from kmufs_stream.events import Noticed
+from kmufs_stream.results.reading import open_selection
+
+WRITTEN = Path(__file__).parent / "written_by_0.1.0"
+EXPECTED = json.loads((WRITTEN / "expected.json").read_text())
+SELECTIONS = ("bare", "labelled", "only")
+FILL = Screening("mean", min_std=1e-6)
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all of it, where it is run."""
+    for archive in WRITTEN.glob("*.zip"):
+        shutil.unpack_archive(archive, tmp_path / archive.stem)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tables() -> dict[str, Any]:
+    """The tables that it was made of."""
+    with np.load(WRITTEN / "tables.npz") as found:
+        arrays = dict(found)
+    arrays["counts"] = labelled(arrays["counts"])
+    arrays["frame"] = pd.DataFrame(arrays["frame"], columns=[f"v{i}" for i in range(9)])
+    return arrays
+
+
+def assert_same(found: Any, expected: Any, where: str = "") -> None:
+    """Equal, real numbers to rounding: another machine may compute their last bits otherwise."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for name, value in expected.items():
+            assert_same(found[name], value, f"{where}/{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for mine, theirs in zip(found, expected, strict=True):
+            assert_same(mine, theirs, where)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-12), where
+    else:
+        assert found == expected, where
+
+
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize("name", [*SELECTIONS, "applied"])
+def test_results_hold_what_they_held(name: str) -> None:
+    assert variables_of(Path(f"{name}.zarr")) == EXPECTED[name]["variables"]
+
+
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_selections_are_read_as_they_were_made(name: str) -> None:
+    made, stored = EXPECTED[name]["summary"], open_selection(Path(f"{name}.zarr"))
+    assert stored.selected.tolist() == made["selected"]
+    assert (stored.k, stored.solver, stored.samples) == (made["k"], made["solver"], made["samples"])
+    assert stored.transforms == tuple(made["transforms"])
+    labels = None if stored.labels is None else [str(label) for label in stored.labels]
+    assert labels == made["labels"]
+    assert len(stored.dropped) == made["samples_dropped"]
+    assert (stored.matrix is None) == (name == "only")
+    if stored.matrix is not None:
+        assert stored.matrix.shape == (made["samples"], made["h"])
+
+
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_selections_are_judged_as_before(name: str, tables: dict[str, Any]) -> None:
+    data = tables["frame"] if name == "only" else None
+    assert_same(told(evaluate(f"{name}.zarr", data=data).summary()), EXPECTED[name]["evaluation"])
+
+
+@pytest.mark.usefixtures("stores")
+def test_an_application_is_judged_as_before() -> None:
+    found = evaluate("applied.zarr", labels="batch")
+    assert_same(told(found.summary()), EXPECTED["applied"]["evaluation"])
+
+
+@pytest.mark.usefixtures("stores")
+def test_selections_are_applied_to_other_data(tables: dict[str, Any]) -> None:
+    labels = EXPECTED["labelled"]["summary"]["labels"]
+    found = apply("labelled.zarr", tables["counts"][10:, ::-1], out="again.zarr")
+    assert (found.labels, found.matched) == (labels, "label")
+    assert variables_of(Path("again.zarr")) == EXPECTED["applied"]["variables"]
+    found = apply("bare.zarr", tables["bare"][:7], out="positions.zarr")
+    assert found.columns.tolist() == EXPECTED["bare"]["summary"]["selected"]
+
+
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize(("name", "table"), [("gram", "frame"), ("lanczos", "wide")])
+def test_factors_are_read_and_answer_as_before(
+    name: str, table: str, tables: dict[str, Any]
+) -> None:
+    factor, expected = load_factor(f"{name}.zarr"), EXPECTED[name]
+    assert arrays_of(factor) == expected["arrays"]
+    assert factor.screening == (FILL if name == "gram" else Screening())
+    chosen = select(tables[table], 2, 4, factor=f"{name}.zarr")
+    assert_same(told(chosen.summary()), expected["selection"])
+    tried = sweep(factor, [2], [2, 4], solvers=["exact", "css"])
+    assert_same(told(tried.summary()), expected["sweep"])
+
+
+@pytest.mark.usefixtures("stores")
+@pytest.mark.parametrize("name", sorted(EXPECTED.keys() - {"version"}))
+def test_they_say_of_themselves_what_they_said(name: str) -> None:
+    found = info(name if name == "checkpoint" else f"{name}.zarr")
+    expected = EXPECTED[name]["info"]
+    for said in (found, expected):
+        for array in said["arrays"].values():  # that of text is as zarr's version names it
+            del array["dtype"]
+    assert {key: found[key] for key in found if key not in PLACES} == expected
+
+
+@pytest.mark.usefixtures("stores")
+def test_an_interrupted_run_goes_on(tables: dict[str, Any]) -> None:
+    said: list[Any] = []
+    found = decompose(
+        tables["wide"], 3, method="gram", checkpoint="checkpoint", resume=True, progress=said.append
+    )
+    assert any(isinstance(event, Noticed) and "going on from" in event.text for event in said)
+    assert arrays_of(found) == arrays_of(decompose(tables["wide"], 3, method="gram"))
+    assert not Path("checkpoint").exists()
+
+
+@pytest.mark.usefixtures("stores")
+def test_all_of_them_are_reported() -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    trials = [WRITTEN / "sweep.csv", WRITTEN / "sweep.json"]
+    found = report([*(f"{name}.zarr" for name in SELECTIONS), *trials], out="page.html")
+    assert (found.results, found.sweeps) == (3, 2)
