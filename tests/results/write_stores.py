@@ -80,14 +80,10 @@ def tables() -> dict[str, Any]:
     return {"bare": bare, "counts": counts, "frame": frame, "wide": planted(48, 24, seed=3)}
 
 
-class Interruption(Exception):
-    """Breaks a run off."""
-
-
 def interrupt(event: object) -> None:
     """Break off the run once the data are read."""
     if isinstance(event, ks.Started) and event.stage == "decomposing":
-        raise Interruption
+        raise ConnectionError
 
 
 def main() -> None:
@@ -131,7 +127,7 @@ def main() -> None:
 
     try:
         ks.decompose(wide, 3, method="gram", checkpoint="checkpoint", progress=interrupt)
-    except Interruption:
+    except ConnectionError:
         made["checkpoint"] = {}
     run = [sys.executable, "-m", "kmufs_stream_cli", "sweep", "x.zarr", "--k", "2,3", "--h", "2,4"]
     run += ["--solver", "exact,css", "--csv", "sweep.csv", "--json"]
