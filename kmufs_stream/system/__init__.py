@@ -1,1 +1,1 @@
-"""This machine: memory, threads."""
+"""The machine: its memory and its threads."""

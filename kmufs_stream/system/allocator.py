@@ -1,4 +1,4 @@
-"""How the C library hands out memory, for a process whose peak is a promise."""
+"""Settings of the C library's allocator that keep the peak memory of a process predictable."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ONE_HEAP = {
     "MALLOC_MMAP_THRESHOLD_": str(LARGEST_FROM_HEAP),
     "MALLOC_TRIM_THRESHOLD_": str(KEPT_AT_TOP),
 }
-"""The same as :func:`share_one_heap`, as the environment of a process to be started."""
+"""The settings of :func:`share_one_heap` as environment variables of a new process."""
 
 
 def share_one_heap() -> None:
-    """Have all threads take blocks from one heap, and keep what is freed for the next block.
+    """Let all threads allocate from one heap that keeps freed memory, where glibc is used.
 
-    By default each thread's heap keeps its own free memory, half as much again as the blocks in
-    flight; and blocks mapped one by one are cleared, page by page, each time. Does nothing where
-    the C library is another than glibc. Must run before there are threads.
+    By default every thread's heap keeps its own free memory, half as much again as the blocks in
+    flight, and blocks mapped one by one are cleared, page by page, each time. Must run before
+    there are threads.
     """
     if sys.platform != "linux":
         return

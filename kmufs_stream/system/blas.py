@@ -1,4 +1,4 @@
-"""How many threads BLAS may use, fixed per stage so that results do not depend on options."""
+"""Number of BLAS threads, fixed for each stage so that results do not depend on options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEW_MULTIPLICATIONS = 1e8  # measured: 2000 x 100 is as fast on one core, 2000 x
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -28,10 +28,10 @@ _limit = ExitStack()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One BLAS thread per caller: block tasks already run side by side.
+    """Use one BLAS thread per caller, for tasks that run in parallel themselves.
 
-    The number is the process's, so it comes back when the last of the callers leaves. Only the
-    first thread that sets it can change it (threadpoolctl 3.8): set it before starting others.
+    The limit is the process's, so it ends when the last caller leaves. Only the first thread that
+    sets it can change it (threadpoolctl 3.8): set it before starting others.
     """
     global _callers
     with _lock:
@@ -48,7 +48,7 @@ def one_thread() -> Iterator[None]:
 
 
 def all_cores() -> AbstractContextManager[object]:
-    """Every core for the in-memory stage, whatever the number of block tasks is.
+    """Use every core for the in-memory stage, whatever the number of block tasks.
 
     Another number changes the last bits of a product, and with them the path of the ADMM.
     """
@@ -56,10 +56,10 @@ def all_cores() -> AbstractContextManager[object]:
 
 
 def cores_for(work: float) -> AbstractContextManager[object]:
-    """All cores for products of ``work`` multiplications each, one core where these are few.
+    """Use all cores for products of ``work`` multiplications each, one core where these are few.
 
-    Threads then spend more time waiting for each other than they save, many times more where
-    other programs use the cores. The number follows from the problem alone, as it must.
+    Threads of small products wait longer for each other than they save, much longer where other
+    programs use the cores. The number depends on the problem alone, as it must.
     """
     return one_thread() if work < FEW_MULTIPLICATIONS else all_cores()
 
@@ -71,5 +71,5 @@ def _limited(threads: int) -> AbstractContextManager[object]:
 
 @lru_cache(maxsize=1)
 def _libraries(modules: int) -> ThreadpoolController:
-    """The libraries with threads of their own, looked for again where modules have come."""
+    """Find the libraries with threads of their own, again once more modules are loaded."""
     return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much this process has used at its peak."""
+"""Available memory, and the memory of this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CGROUP_LIMITS = (
 
 
 def size(number: int) -> str:
-    """Bytes for people, in decimal units, as options take them."""
+    """Write a number of bytes in decimal units, as options take them."""
     amount, unit = float(number), "bytes"
     for larger in ("kB", "MB", "GB", "TB", "PB"):
         if amount < 1000:
@@ -28,7 +28,7 @@ def size(number: int) -> str:
 
 
 def available_memory() -> int:
-    """Bytes that this process may still take, control groups included."""
+    """Return the bytes that this process may still take, within its control group too."""
     free = int(psutil.virtual_memory().available)
     for limit_file, used_file in CGROUP_LIMITS:
         with contextlib.suppress(OSError, ValueError):  # no such group, or no limit ("max")
@@ -38,12 +38,12 @@ def available_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Resident bytes of this process now."""
+    """Return the resident bytes of this process."""
     return int(psutil.Process().memory_info().rss)
 
 
 def peak_memory() -> int:
-    """Peak resident bytes of this process so far."""
+    """Return the peak of the resident bytes of this process."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     if sys.platform == "linux":
