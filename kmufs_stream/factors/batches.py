@@ -23,18 +23,13 @@ from kmufs_stream.typing import Array
 class Batches:
     """Gram matrix and row sample of all rows so far: 8 p^2 bytes, and at most 256 MB of rows.
 
-    Attributes
-    ----------
-    scaling : of the products, in float64.
-    state : sums of all rows.
-    sample : the rows that :func:`kmufs_stream.decompose` would sample of all rows.
-    precision : of the least precise products in the state.
+    The sample is the one that :func:`kmufs_stream.decompose` would take of all rows.
     """
 
-    scaling: Scaling
+    scaling: Scaling  # of the products, in float64
     state: GramState
     sample: RowSample
-    precision: Precision
+    precision: Precision  # of the least precise products in the state
 
     @classmethod
     def before(cls, first: Array) -> Self:

@@ -20,22 +20,13 @@ LEAST_BEND = 0.1  # least height of a knee above the line between a curve's ends
 
 @dataclass(frozen=True)
 class ClusterStructure:
-    """Correlations of features with each other and with the leading components.
+    """Correlations of features with each other and with the columns of Q, Z = Q S P^T."""
 
-    Attributes
-    ----------
-    features : (f,) int64, ascending indices of usable features.
-    correlation : (f, f) float64, of these features.
-    cross : (f, r) float64, of these features with the columns of Q, Z = Q S P^T.
-    total : (r,) float64, mean squares of the columns of sqrt(n) Q: 1 over all rows.
-    tolerance : share of variance that rounding may leave.
-    """
-
-    features: Int
-    correlation: Float
-    cross: Float
-    total: Float
-    tolerance: float
+    features: Int  # (f,), ascending indices of usable features
+    correlation: Float  # (f, f)
+    cross: Float  # (f, r)
+    total: Float  # (r,), mean squares of the columns of sqrt(n) Q: 1 over all rows
+    tolerance: float  # share of variance that rounding may leave
 
     def of(self, selected: Int) -> tuple[Float, Int]:
         """Return the correlation matrix of some of these features, and their positions."""

@@ -119,16 +119,10 @@ def consensus_bytes(p: int, k: int, m: int) -> int:
 
 
 class Ensemble(NamedTuple):
-    """Figures of an ensemble of clusterings.
+    """Figures of an ensemble of clusterings."""
 
-    Attributes
-    ----------
-    between : (p,) float64, variance of each feature between clusters, averaged over the runs.
-    length : Frobenius norm of the mean of the runs' centred kernels ``Y Y^T``.
-    """
-
-    between: Float
-    length: float
+    between: Float  # (p,), variance of each feature between clusters, averaged over the runs
+    length: float  # Frobenius norm of the mean of the runs' centred kernels Y Y^T
 
 
 def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> Ensemble:

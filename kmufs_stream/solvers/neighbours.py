@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,15 +25,12 @@ ITERATIONS = 30  # of LOBPCG
 class Embedding(NamedTuple):
     """Distinct places of rows, in the leading eigenvectors of their graph.
 
-    Attributes
-    ----------
-    vectors : (n, q) float64, orthonormal, largest eigenvalue first; a row for each place, in the
-        order of the places' coordinates.
-    place_of : (m,) int64, the place of each row.
+    Vectors are orthonormal, the largest eigenvalue first, with a row for each place in the order
+    of the places' coordinates.
     """
 
-    vectors: Float
-    place_of: Int
+    vectors: Float  # (n, q)
+    place_of: Int  # (m,), the place of each row
 
 
 def embedding(rows: Float, q: int) -> Embedding:
@@ -79,19 +75,11 @@ def unit_rows(points: Float) -> Float:
     return scaled
 
 
-@dataclass(frozen=True)
-class Graph:
-    """A normalised graph, and its eigenvectors of eigenvalue 1.
+class Graph(NamedTuple):
+    """A normalised graph, and an eigenvector of eigenvalue 1 for each of its connected parts."""
 
-    Attributes
-    ----------
-    matrix : (n, n) symmetric, eigenvalues above -1 and up to 1.
-    parts : (n, c) orthonormal, one eigenvector of eigenvalue 1 for each connected part, 0
-        outside it.
-    """
-
-    matrix: csr_array
-    parts: csr_array
+    matrix: csr_array  # (n, n), symmetric, eigenvalues above -1 and up to 1
+    parts: csr_array  # (n, c), orthonormal, each column 0 outside its part
 
 
 def _on_grid(rows: Float) -> Float:

@@ -145,18 +145,11 @@ def _independent(block: Float, basis: Float, noise: float, room: int) -> tuple[F
 
 @dataclass(frozen=True)
 class RitzPairs:
-    """The leading Ritz pairs of a Krylov space, at most r of them.
+    """The leading Ritz pairs of a Krylov space, at most r of them."""
 
-    Attributes
-    ----------
-    values : (r,) float64, falling, at least 0.
-    vectors : (u, r) float64, orthonormal.
-    residuals : (r,) float64, ||C v - value v||.
-    """
-
-    values: Float
-    vectors: Float
-    residuals: Float
+    values: Float  # (r,), falling, at least 0
+    vectors: Float  # (u, r), orthonormal
+    residuals: Float  # (r,), ||C v - value v||
 
     @classmethod
     def of(cls, space: Krylov, r: int) -> RitzPairs:

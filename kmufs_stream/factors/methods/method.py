@@ -16,23 +16,13 @@ from kmufs_stream.streaming.planning.sizing import Cost
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method has to find, known before anything is read.
+    """What a method has to find, known before anything is read."""
 
-    Attributes
-    ----------
-    p : features that take part.
-    k : clusters.
-    h : features to select: only scores that may be among the h highest matter; None: all do.
-    sparse : blocks are CSR.
-    fills : means may replace missing values.
-    lanczos : options of that method.
-    """
-
-    p: int
-    k: int
-    h: int | None
-    sparse: bool
-    fills: bool
+    p: int  # features that take part
+    k: int  # clusters
+    h: int | None  # features to select: only the h highest scores matter; None: all do
+    sparse: bool  # blocks are CSR
+    fills: bool  # means may replace missing values
     lanczos: LanczosOptions
 
 
@@ -51,22 +41,15 @@ class Reads(Protocol):
 class Method:
     """A method of computing the leading components.
 
-    Attributes
-    ----------
-    run : computes them; the scaling comes from a probe, without a shift for sparse blocks unless
-        the method ``centres``.
-    cost : memory and reads, from the rows of a block and the bytes of a number in products.
-    passed_over : why ``auto`` does not choose the method for p features; "" where it may.
-    float64 : always works in float64.
-    centres : shifts sparse blocks too, as it makes them dense.
-    thin : multiplies blocks with few vectors, not with themselves.
-    of_k : what it reads depends on k and the seed, so its checkpoints serve no other k.
+    ``run`` is given a scaling from a probe, without a shift for sparse blocks unless the method
+    ``centres``; ``cost`` the rows of a block and the bytes of a number in products;
+    ``passed_over`` the number of features.
     """
 
     run: Callable[[Problem, Reads, Scaling], Leading]
     cost: Callable[[Problem, int, int], Cost]
-    passed_over: Callable[[int], str]
-    float64: bool = False
-    centres: bool = False
-    thin: bool = False
-    of_k: bool = False
+    passed_over: Callable[[int], str]  # why ``auto`` does not choose the method; "" where it may
+    float64: bool = False  # always works in float64
+    centres: bool = False  # shifts sparse blocks too, as it makes them dense
+    thin: bool = False  # multiplies blocks with few vectors, not with themselves
+    of_k: bool = False  # what it reads depends on k and the seed: checkpoints serve no other k

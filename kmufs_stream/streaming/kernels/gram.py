@@ -16,29 +16,19 @@ from kmufs_stream.typing import Array, Bool, Float, Floats, Int
 
 @dataclass
 class Gaps(Sums):
-    """Where values are missing: V is 1 there and 0 elsewhere.
+    """Where values are missing: V is 1 there and 0 elsewhere."""
 
-    Attributes
-    ----------
-    values : (p, p) float64, sums of V^T b.
-    counts : (p, p) float64, sums of V^T V.
-    """
-
-    values: Float
-    counts: Float
+    values: Float  # (p, p), sums of V^T b
+    counts: Float  # (p, p), sums of V^T V
 
 
 @dataclass
 class GramState:
-    """Moments, and the (p, p) float64 sums of b^T b with b = (x - shift) / scale.
-
-    b is 0 where a value is missing; ``gaps``, None without any, allows to replace the 0 by
-    another number afterwards.
-    """
+    """Moments and Gram matrix of b = (x - shift) / scale, which is 0 where x is missing."""
 
     moments: Moments
-    scatter: Float
-    gaps: Gaps | None = None
+    scatter: Float  # (p, p), sums of b^T b
+    gaps: Gaps | None = None  # allow to replace the 0 by another number afterwards
 
     def __add__(self, other: GramState) -> GramState:
         gaps = self.gaps + other.gaps if self.gaps and other.gaps else self.gaps or other.gaps
@@ -56,11 +46,7 @@ class GramState:
 class Gram(Kernel[GramState]):
     """Moments and Gram matrix of the shifted, scaled rows: one BLAS product per block.
 
-    Parameters
-    ----------
-    note_gaps : also sum up the gaps: two more products for blocks with missing values, of the
-        features that miss them.
-
+    Gaps take two more products for blocks with missing values, of the features that miss them.
     O(rows p^2) per block; the state takes 8 p^2 bytes, three times that with gaps. Once a value
     is infinite, values are only counted, so that an error can report all of them.
     """

@@ -17,11 +17,9 @@ SLAB_ROWS = 4096  # of a block at a time: bounds the distances that are held
 
 @dataclass(frozen=True)
 class Standard:
-    """Means and standard deviations that rows are standardised with.
+    """Means and standard deviations, (p,), that rows are standardised with.
 
-    Attributes
-    ----------
-    mean, std : (p,) float64; a feature whose std is 0 becomes 0, and so does a missing value.
+    A feature whose std is 0 becomes 0, and so does a missing value.
     """
 
     mean: Float
@@ -51,34 +49,23 @@ class Standard:
 
 @dataclass
 class LloydState(Sums):
-    """The assignment of the rows, for s starts.
+    """The assignment of the rows, for s starts."""
 
-    Attributes
-    ----------
-    counts : (s, k) int64, rows nearest to each centre.
-    sums : (s, k, p) float64, their sums.
-    cost : (s,) float64, sums of squared distances to the nearest centres.
-    """
-
-    counts: Int
-    sums: Float
-    cost: Float
+    counts: Int  # (s, k), rows nearest to each centre
+    sums: Float  # (s, k, p), their sums
+    cost: Float  # (s,), sums of squared distances to the nearest centres
 
 
 @dataclass(frozen=True)
 class Lloyd(Kernel[LloydState]):
     """The assignment step of K-means, for s starts at once.
 
-    Parameters
-    ----------
-    centres : (s, k, p) float64, in standardised coordinates.
-
     O(rows s k p) per block; the state takes 8 s k (p + 1) bytes. Ties go to the lower cluster.
     Source: Lloyd, "Least squares quantization in PCM" (1982).
     """
 
     standard: Standard
-    centres: Float
+    centres: Float  # (s, k, p), standardised
 
     def init(self) -> LloydState:
         s, k, p = self.centres.shape
@@ -97,42 +84,26 @@ class Lloyd(Kernel[LloydState]):
 
 @dataclass
 class ClustersState(Sums):
-    """Sums over clusters.
+    """Sums over clusters."""
 
-    Attributes
-    ----------
-    counts : (k,) int64, rows of each cluster.
-    sums : (k, p) float64, sums of their standardised rows.
-    squares : (p,) float64, sums of squares of all standardised rows.
-    contingency : (k, c) int64, rows of each cluster and class, without those of no class.
-    """
-
-    counts: Int
-    sums: Float
-    squares: Float
-    contingency: Int
+    counts: Int  # (k,), rows of each cluster
+    sums: Float  # (k, p), their sums, standardised
+    squares: Float  # (p,), sums of squares of all rows, standardised
+    contingency: Int  # (k, c), rows of each cluster and class, without those of no class
 
 
 @dataclass(frozen=True)
 class Clusters(Kernel[ClustersState]):
     """Assign rows to clusters by some of their features, and sum all features by cluster.
 
-    Parameters
-    ----------
-    standard : of all p features.
-    columns : (h,) int64, the features in which the centres live.
-    centres : (k, h) float64, in standardised coordinates.
-    codes : (n,) class of each row, -1 for none; None without classes.
-    classes : number of classes c.
-
     O(rows k h + rows p) per block; the state takes 8 k (p + c + 1) bytes.
     """
 
-    standard: Standard
-    columns: Int
-    centres: Float
-    codes: NDArray[np.int32] | None
-    classes: int
+    standard: Standard  # of all p features
+    columns: Int  # (h,), the features of the centres
+    centres: Float  # (k, h), standardised
+    codes: NDArray[np.int32] | None  # (n,), class of each row, -1 for none; None without classes
+    classes: int  # c
 
     def init(self) -> ClustersState:
         k, p, c = len(self.centres), len(self.standard.mean), self.classes

@@ -19,24 +19,18 @@ Made = TypeVar("Made")
 class Moments:
     """Counts, sums and ranges of p features.
 
-    Attributes
-    ----------
-    count : rows seen.
-    total : (p,) float64, sums of (x - shift) / scale.
-    low, high : smallest and largest x of the scaling's unsure features, in x's own dtype (float64
-        cannot tell all 64-bit integers apart); equal for constant features, NaN before the first
-        value that is not missing. Empty before the first row.
-    missing, infinite : (p,) int64, numbers of NaN and of infinite values.
-    held : whether products in the scaling's precision were accurate for every block so far.
+    Ranges are those of the scaling's unsure features, in x's own dtype (float64 cannot tell all
+    64-bit integers apart): equal for constant features, NaN before the first value that is not
+    missing, empty before the first row.
     """
 
-    count: int
-    total: Float
+    count: int  # rows
+    total: Float  # (p,), sums of (x - shift) / scale
     low: Array
     high: Array
-    missing: Int
-    infinite: Int
-    held: bool = True
+    missing: Int  # (p,), numbers of NaN
+    infinite: Int  # (p,)
+    held: bool = True  # whether the scaling's precision was enough for every block so far
 
     @classmethod
     def empty(cls, p: int) -> Moments:

@@ -21,34 +21,23 @@ SQUARED_ROWS = 256  # summed in the precision of the products before float64 tak
 
 @dataclass
 class StartState(Sums):
-    """Moments, sums of squares, and the product with the start block.
-
-    Attributes
-    ----------
-    moments : counts, sums and ranges.
-    squares : (p,) float64, sums of b^2 with b = (x - shift) / scale.
-    product : (b, p) float64, G B^T B.
-    """
+    """Moments, sums of squares, and the product with the start block."""
 
     moments: Moments
-    squares: Float
-    product: Float
+    squares: Float  # (p,), sums of ((x - shift) / scale)^2
+    product: Float  # (b, p), G B^T B
 
 
 @dataclass(frozen=True)
 class StartProduct(Kernel[StartState]):
     """Moments, squares and G B^T B of the shifted, scaled rows B: the first read.
 
-    Parameters
-    ----------
-    vectors : (b, p) start block G, in the scaling's precision.
-
     O(rows p b) per block; the state takes 8 p (b + 5) bytes. Once a value is infinite, values are
     only counted.
     """
 
     scaling: Scaling
-    vectors: Floats
+    vectors: Floats  # (b, p), the start block G, in the scaling's precision
 
     def init(self) -> StartState:
         b, p = self.vectors.shape
@@ -72,53 +61,33 @@ class StartProduct(Kernel[StartState]):
 
 @dataclass
 class ProductState(Sums):
-    """The product of a centred projection with the data.
+    """The product of a centred projection Y = X G^T - 1 centre^T with the data."""
 
-    Attributes
-    ----------
-    product : (b, p) float64, Y^T X with Y = X G^T - 1 centre^T.
-    total : (b,) float64, sums of the columns of Y.
-    """
-
-    product: Float
-    total: Float
+    product: Float  # (b, p), Y^T X
+    total: Float  # (b,), sums of the columns of Y
 
 
 @dataclass(frozen=True)
 class Far:
-    """Features that are shifted and scaled while the others are taken as they are.
+    """Features that are shifted and scaled while the others are taken as they are."""
 
-    Attributes
-    ----------
-    features : (f,) their indices.
-    vectors : (b, f) block of vectors at these features.
-    scaling : of these features alone.
-    """
-
-    features: Int
-    vectors: Floats
-    scaling: Scaling
+    features: Int  # (f,)
+    vectors: Floats  # (b, f), the block of vectors at these features
+    scaling: Scaling  # of these features
 
 
 @dataclass(frozen=True)
 class Product(Kernel[ProductState]):
     """(X G^T - 1 c^T)^T X over all rows; each block is used twice while it is in memory.
 
-    Parameters
-    ----------
-    vectors : (b, p) block G, in the precision of the products; 0 at features that are far.
-    centre : (b,) projections c = G mean, which keep the sums small.
-    scaling : shifts and scales each block first; None takes the values as they are, which saves
-        a pass over the block.
-    far : the few features that have to be shifted and scaled where the others need not be.
-    gaps : values may be missing, as an earlier read has found; they count as the shift.
-
-    O(rows p b) per block; the state takes 8 (p + 1) b bytes. All other values must be finite, as
-    an earlier read has found.
+    Without a scaling values are taken as they are, but for the few features that are ``far``:
+    that saves a pass over the block. Missing values, if an earlier read has found ``gaps``, count
+    as the shift; all others must be finite. O(rows p b) per block; the state takes 8 (p + 1) b
+    bytes.
     """
 
-    vectors: Floats
-    centre: Float
+    vectors: Floats  # (b, p), the block G, in the precision of products; 0 at far features
+    centre: Float  # (b,), the projections c = G mean, which keep the sums small
     scaling: Scaling | None
     far: Far | None = None
     gaps: bool = False

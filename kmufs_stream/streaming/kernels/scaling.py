@@ -45,19 +45,14 @@ def read_probe(matrix: Matrix) -> Block:
 class Scaling:
     """A shift and a power-of-two scale for each feature, the same for all blocks.
 
-    Attributes
-    ----------
-    shift : (p,) float64, near each feature's mean and exact in the data's dtype.
-    scale : (p,) float64, a power of two near each feature's standard deviation, never 0.
-    unsure : (u,) int64, features with a single value in the probe: they may be constant, and their
-        scale is arbitrary.
-    precision : dtype of block products.
+    Features with a single value in the probe are unsure: they may be constant, and their scale is
+    arbitrary.
     """
 
-    shift: Float
-    scale: Float
-    unsure: Int
-    precision: Precision
+    shift: Float  # (p,), near each feature's mean and exact in the data's dtype
+    scale: Float  # (p,), powers of two near standard deviations, never 0
+    unsure: Int  # (u,), ascending
+    precision: Precision  # of block products
 
     @classmethod
     def from_probe(cls, probe: Array, precision: Precision) -> Scaling:

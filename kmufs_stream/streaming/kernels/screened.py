@@ -14,39 +14,23 @@ from kmufs_stream.typing import Bool, Int
 
 @dataclass
 class ScreenedState(Generic[State]):
-    """A kernel's state, and counts of its q features.
-
-    Attributes
-    ----------
-    inner : state of the kernel after the rows kept.
-    present : (q,) int64, values of all rows that are not missing.
-    gaps : (q,) int64, missing values of the rows kept.
-    nonzero : (q,) int64, values of the rows kept that are neither 0 nor missing.
-    dropped : ascending numbers of the rows dropped, in pieces.
-    """
+    """A kernel's state after the rows kept, and counts of its q features."""
 
     inner: State
-    present: Int
-    gaps: Int
-    nonzero: Int
-    dropped: list[Int]
+    present: Int  # (q,), values of all rows that are not missing
+    gaps: Int  # (q,), missing values of the rows kept
+    nonzero: Int  # (q,), values of the rows kept that are neither 0 nor missing
+    dropped: list[Int]  # ascending numbers of the rows dropped, in pieces
 
 
 @dataclass(frozen=True)
 class Screened(Generic[State]):
-    """A kernel that is given only some columns, and only rows without gaps in ``complete``.
-
-    Parameters
-    ----------
-    features : their number q.
-    columns : (q,) of the p features; None for all.
-    complete : (q,) bool, features of which a row must not miss a value; None keeps all rows.
-    """
+    """A kernel that is given only some columns, and only rows without gaps in ``complete``."""
 
     kernel: Kernel[State]
-    features: int
-    columns: Int | None = None
-    complete: Bool | None = None
+    features: int  # q
+    columns: Int | None = None  # (q,) of the p features; None for all
+    complete: Bool | None = None  # (q,), features that rows must not miss; None keeps all rows
     count_nonzero: bool = False
 
     def init(self) -> ScreenedState[State]:

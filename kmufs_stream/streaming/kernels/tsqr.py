@@ -15,17 +15,10 @@ from kmufs_stream.typing import Array, Float, Floats
 
 @dataclass
 class TSQRState:
-    """Moments, and the R of a QR of the rows so far.
-
-    Attributes
-    ----------
-    moments : counts, sums and ranges.
-    triangle : (t, p + 1) float64, upper triangular, t = min(rows, p + 1): R with R^T R = B^T B,
-        where a row of B is 1 followed by (x - shift) / scale.
-    """
+    """Moments, and R with R^T R = B^T B, where a row of B is 1 followed by (x - shift) / scale."""
 
     moments: Moments
-    triangle: Float
+    triangle: Float  # (min(rows, p + 1), p + 1), upper triangular
 
 
 @dataclass(frozen=True)
