@@ -15,19 +15,14 @@ def feature_scores(components: Float, eigenvalues: Float, k: int) -> Float:
 
     Parameters
     ----------
-    components : float array, shape (p, r), r >= k
+    components : float array, shape (p, r)
     eigenvalues : float array, shape (r,)
     k : int
-        Number of components to use.
+        Number of components to use, 1..r.
 
     Returns
     -------
     float64 array, shape (p,)
-
-    Raises
-    ------
-    ValueError
-        Shapes that disagree, or k outside 1..r.
     """
     components = np.asarray(components, dtype=np.float64)
     eigenvalues = np.asarray(eigenvalues, dtype=np.float64)
@@ -53,6 +48,7 @@ def ranking(scores: Float, tolerance: float) -> Int:
     Parameters
     ----------
     scores : float array, shape (p,)
+        Finite.
     tolerance : float
         Absolute; 0 ties equal scores only.
 
@@ -60,11 +56,6 @@ def ranking(scores: Float, tolerance: float) -> Int:
     -------
     int64 array, shape (p,)
         A permutation of ``range(p)``, best first.
-
-    Raises
-    ------
-    ValueError
-        Scores not one-dimensional or not finite, or a tolerance that is negative or NaN.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim != 1 or not np.isfinite(scores).all():

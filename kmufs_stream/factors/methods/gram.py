@@ -87,13 +87,12 @@ def correlation_matrix(
 ) -> tuple[Standardised, Float]:
     """Compute the correlation matrix of the usable features; overwrites the state's scatter."""
     matrix, moments = state.scatter, state.moments
-    count = max(moments.count, 1)
-    centre = moments.total / count
+    mean = moments.mean
     if state.gaps is not None:
-        centre = _fill_gaps(state, state.gaps)
-    matrix /= count
-    for row, c in zip(matrix, centre, strict=True):
-        row -= c * centre
+        _fill_gaps(state, state.gaps)
+    matrix /= max(moments.count, 1)
+    for row, m in zip(matrix, mean, strict=True):
+        row -= m * mean
     features = standardise(moments, scaling, np.maximum(matrix.diagonal(), 0.0))
     if len(features.usable) < len(matrix):
         matrix = matrix[np.ix_(features.usable, features.usable)]
@@ -104,24 +103,17 @@ def correlation_matrix(
     return features, matrix
 
 
-def _fill_gaps(state: GramState, gaps: Gaps) -> Float:
-    """Replace missing values by the mean in the scatter; return the mean.
+def _fill_gaps(state: GramState, gaps: Gaps) -> None:
+    """Replace missing values by the mean in the scatter.
 
     (b + V m)^T (b + V m) = b^T b + m V^T b + (m V^T b)^T + m V^T V m, with m diagonal.
     """
-    mean, scatter = _mean(state.moments), state.scatter
+    mean, scatter = state.moments.mean, state.scatter
     for i in np.flatnonzero(state.moments.missing):
         filled = mean[i] * gaps.values[i]
         scatter[i] += filled
         scatter[i] += mean[i] * (gaps.counts[i] * mean)
         scatter[:, i] += filled
-    return mean
-
-
-def _mean(moments: Moments) -> Float:
-    """Return (p,) means of shifted, scaled values that are not missing; 0 where all are."""
-    mean: Float = moments.total / np.maximum(moments.present, 1)
-    return mean
 
 
 def _about_mean(state: GramState, gaps: Gaps, scaling: Scaling) -> Gaps:
@@ -129,7 +121,7 @@ def _about_mean(state: GramState, gaps: Gaps, scaling: Scaling) -> Gaps:
 
     With m diagonal, V^T (b - m) over values not missing is V^T b - V^T (1 - V) m.
     """
-    mean, missing = _mean(state.moments), state.moments.missing
+    mean, missing = state.moments.mean, state.moments.missing
     where = np.flatnonzero(missing)
     values = gaps.values[where]
     for row, counts, m in zip(values, gaps.counts[where], missing[where], strict=True):

@@ -116,7 +116,7 @@ def _start(
     C = D (B^T B / n - m m^T) D, so G in the coordinates of b stands for D^-1 G in those of C.
     """
     count = max(state.moments.count, 1)
-    mean = state.moments.total / np.maximum(state.moments.present, 1)
+    mean = state.moments.mean
     share = state.moments.present / count
     variance = np.maximum(state.squares / count - share * mean**2, 0.0)
     features = standardise(state.moments, scaling, variance)

@@ -119,7 +119,7 @@ def standardise(
     _check_samples(moments, dropped)
     _check_finite(moments, screening, feature_name)
     std = scaling.scale * np.sqrt(variance)
-    mean = scaling.shift + scaling.scale * (moments.total / np.maximum(moments.present, 1))
+    mean = scaling.shift + scaling.scale * moments.mean
     constant = np.zeros(p, bool)
     constant[scaling.unsure] = moments.low == moments.high
     reasons = {ALL_MISSING: moments.present == 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -61,6 +62,12 @@ class Moments:
         present: Int = self.count - self.missing
         return present
 
+    @property
+    def mean(self) -> Float:
+        """(p,) means of (x - shift) / scale where x is not missing; 0 where all are."""
+        mean: Float = self.total / np.maximum(self.present, 1)
+        return mean
+
     def add(
         self, scaling: Scaling, x: Array, product: Callable[[Floats], tuple[Made, Array]]
     ) -> Made | None:
@@ -79,7 +86,8 @@ class Moments:
         if not self.valid:
             self._count(x)
             return None
-        made, total, squares = _attempt(scaling, x, scaling.precision, product)
+        attempt = partial(_attempt, scaling, x, product)
+        made, total, squares = attempt(scaling.precision)
         gaps = False
         if not np.isfinite(squares).all():
             gaps = self._count(x)
@@ -87,13 +95,13 @@ class Moments:
                 return None
             if gaps:
                 del made
-                made, total, squares = _attempt(scaling, x, scaling.precision, product, gaps)
+                made, total, squares = attempt(scaling.precision, gaps)
         if scaling.precision == "float32" and not scaling.float32_holds(
             rows, total, squares, low, high
         ):
             del made  # before the larger one is made
             self.held = False
-            made, total, _ = _attempt(scaling, x, "float64", product, gaps)
+            made, total, _ = attempt("float64", gaps)
         self.total += total
         return made
 
@@ -114,8 +122,8 @@ class Moments:
 def _attempt(
     scaling: Scaling,
     x: Array,
-    precision: Precision,
     product: Callable[[Floats], tuple[Made, Array]],
+    precision: Precision,
     gaps: bool = False,
 ) -> tuple[Made, Float, Float]:
     """Return a block's product in one precision, and its sums of b and of b^2."""
