@@ -13,13 +13,7 @@ TOL = 1e-4  # total squared movement of the centres, in mean variances of the co
 
 
 def fit_kmeans(
-    rows: Float,
-    k: int,
-    *,
-    starts: int,
-    seed: int,
-    copy: bool = True,
-    weights: Int | None = None,
+    rows: Float, k: int, *, starts: int, seed: int, copy: bool = True, weights: Int | None = None
 ) -> Any:
     """Fit a ``sklearn.cluster.KMeans`` with k clusters, the best of several starts.
 

@@ -127,7 +127,11 @@ class Ensemble(NamedTuple):
 
 def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> Ensemble:
     """Cluster the sample several times, and measure every feature's variance between clusters."""
-    leading = _whitening(components[:, :k], eigenvalues[:k])
+    # Scores of unit variance, or 0 where the component is rounding.
+    scale = np.zeros(k)
+    known = eigenvalues[:k] > NOTHING * eigenvalues[0]
+    scale[known] = 1 / np.sqrt(eigenvalues[:k][known])
+    leading = components[:, :k] * scale
     scores = np.concatenate([clipped @ leading for clipped in _clipped(sample)])
     m = len(scores)
     if m < 2:
@@ -150,14 +154,6 @@ def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> E
     root = np.sqrt(np.outer(sizes, sizes))
     length = float(np.linalg.norm(shared / root - root / m)) / runs
     return Ensemble(between, length)
-
-
-def _whitening(components: Float, eigenvalues: Float) -> Float:
-    """Scale components so that scores have unit variance, or 0 where it is rounding."""
-    scale = np.zeros_like(eigenvalues)
-    some = eigenvalues > NOTHING * eigenvalues[0]
-    scale[some] = 1 / np.sqrt(eigenvalues[some])
-    return components * scale
 
 
 def _memberships(scores: Float, k: int) -> csr_array:

@@ -59,8 +59,9 @@ def embedding(rows: Float, q: int) -> Embedding:
 
     Source: Ng, Jordan and Weiss (NIPS 2001); von Luxburg (Statistics and Computing 2007).
     """
+    step = GRID / (float(np.abs(rows).max()) or 1.0)
     with blas.one_thread():
-        places, place_of = np.unique(_on_grid(rows), axis=0, return_inverse=True)
+        places, place_of = np.unique(np.rint(rows * step), axis=0, return_inverse=True)
         graph = _graph(places)
         q = min(q, len(places))
         parts = _leading_parts(graph, places, q)
@@ -80,10 +81,6 @@ class Graph(NamedTuple):
 
     matrix: csr_array  # (n, n), symmetric, eigenvalues above -1 and up to 1
     parts: csr_array  # (n, c), orthonormal, each column 0 outside its part
-
-
-def _on_grid(rows: Float) -> Float:
-    return np.rint(rows * (GRID / (float(np.abs(rows).max()) or 1.0)))
 
 
 def _graph(places: Float) -> Graph:

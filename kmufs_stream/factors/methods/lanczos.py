@@ -105,10 +105,7 @@ def lanczos(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
 
 
 def _start(
-    state: StartState,
-    scaling: Scaling,
-    start: Floats,
-    standardise: Standardiser,
+    state: StartState, scaling: Scaling, start: Floats, standardise: Standardiser
 ) -> tuple[Standardised, Float, Float]:
     """Return features, orthonormal vectors, (u, b), and their images under C, of the first read.
 

@@ -66,12 +66,7 @@ class Scaling:
 
     @classmethod
     def about(
-        cls,
-        mean: Float,
-        std: Float,
-        unsure: Int,
-        dtype: np.dtype[Any],
-        precision: Precision,
+        cls, mean: Float, std: Float, unsure: Int, dtype: np.dtype[Any], precision: Precision
     ) -> Scaling:
         """Round means and deviations, which may be 0 or NaN, to a shift and scale for a dtype."""
         exact = dtype.type if dtype.kind == "f" else np.rint
@@ -127,12 +122,7 @@ class Scaling:
         return np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)
 
     def float32_holds(
-        self,
-        rows: int,
-        total: Float,
-        squares: Float,
-        low: Array,
-        high: Array,
+        self, rows: int, total: Float, squares: Float, low: Array, high: Array
     ) -> bool:
         """Check that a block's products in float32 neither overflow, underflow nor cancel.
 
