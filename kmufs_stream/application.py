@@ -17,7 +17,6 @@ from kmufs_stream.factors.computing import inputs_of
 from kmufs_stream.factors.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.factors.planning import table_of
 from kmufs_stream.factors.reopening import open_like
-from kmufs_stream.remedies import placing_options
 from kmufs_stream.results.reading import read_selection
 from kmufs_stream.results.writing import subset_frame, write_result
 from kmufs_stream.sources.matching import Matched, ReorderedRows, find_features
@@ -85,7 +84,6 @@ class Application:
         }
 
 
-@placing_options
 def apply(
     result: PlaceLike,
     data: Any,

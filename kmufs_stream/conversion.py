@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import KmufsError, RequestError
+from kmufs_stream.errors import KmufsError, RequestError, Text
 from kmufs_stream.events import SILENT, Progress
 from kmufs_stream.formats.blocks import Incoming, unreadable, write_blocks
 from kmufs_stream.formats.csv import open_csv
@@ -184,13 +184,13 @@ def convert(
         raise RequestError(
             "bad_option",
             f"{path} has no columns that could describe samples.",
-            "Leave out `index_column` and `coordinates`; they are for .csv and .parquet.",
+            Text("Leave out {index_column} and {coordinates}; they are for .csv and .parquet."),
         )
     if dtype is not None and kind == "netcdf":
         raise RequestError(
             "bad_option",
             f"{path} is copied as it is stored, all its variables.",
-            "Leave out `dtype`.",
+            Text("Leave out {dtype}."),
         )
     wanted = None if dtype is None else parse_dtype(dtype)
     budget = memory_budget(memory)

@@ -15,7 +15,6 @@ from kmufs_stream.factors.identity import (
 from kmufs_stream.factors.planning import plan_for
 from kmufs_stream.factors.store import save_factor
 from kmufs_stream.options import LanczosOptions, MethodName, PrecisionName, Screening
-from kmufs_stream.remedies import placing_options
 from kmufs_stream.sources import open_matrix
 from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import PlaceLike, place_of
@@ -23,7 +22,6 @@ from kmufs_stream.storage.provenance import origin
 from kmufs_stream.streaming.planning.sizing import PlanRequest
 
 
-@placing_options
 def decompose(
     data: Any,
     k: int,

@@ -1,33 +1,134 @@
-"""What can go wrong, as the user is told it."""
+"""Errors, and the texts that tell them: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
+from string import Formatter
 from typing import Any
 
 ONE_OF = {"classes": "class", "retries": "retry"}
 COMPARED = 100_000  # names at most that a misspelt one is compared with
 
 
-class KmufsError(Exception):
-    """An error with a code for machines, a message that names the thing, and a remedy.
+HOMES = {
+    "open_matrix(data, {})": (
+        "variable group sample_dims feature_dims features_from_variables layer raw feature_labels "
+        "transform fill_missing_chunks retries features exclude_features where"
+    ),
+    "screening=Screening({})": "missing min_std min_nonzero",
+    "lanczos=LanczosOptions({})": "tol max_passes seed",
+    "options=AdmmOptions({})": "mu0 mu_max rho max_iter patience",
+}
+"""Where in Python parameters go that the function called may not take itself."""
 
-    Texts name parameters as Python has them, in backticks: ```h``` or ```h=3```; the command line
-    makes options of these.
+
+class Placeholder(str):
+    """Stands for a value that only the user knows, such as PATH."""
+
+    __slots__ = ()
+
+    __repr__ = str.__str__
+
+
+class Option:
+    """Parameters that a text names, with the values to give them, if any.
+
+    ``Option("h")`` names h; ``Option(h=3)`` advises its value. Python and the command line spell
+    it each in its own way: ``h=3`` and ``--h 3``.
+    """
+
+    def __init__(self, name: str | None = None, /, **values: Any) -> None:
+        self.name, self.values = name, values
+
+    def __str__(self) -> str:
+        if self.name is not None:
+            return f"`{self.name}`"
+        given = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        first = next(iter(self.values))
+        home = next((home for home, names in HOMES.items() if first in names.split()), "{}")
+        return f"`{home.format(given)}`"
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.values] if self.name is None else [self.name]
+
+
+class Text(str):
+    """A text that names parameters; as a str, it spells them as Python does.
+
+    ``Text("{threads} is {}. Give {memory}.", n, memory="1GB")``: a named field is a parameter,
+    with its value where that is given; the others are filled as :meth:`str.format` does.
+
+    Parameters
+    ----------
+    template : str
+        A literal: whatever comes from elsewhere, such as names of the user's, is an argument.
+    *filling : object
+        For fields without a name, in order; an Option or a Text keeps its parameters.
+    **values : object
+        Values of the parameters named.
+    """
+
+    parts: tuple[str | Option, ...]
+
+    def __new__(cls, template: str, /, *filling: object, **values: Any) -> Text:
+        parts: list[str | Option] = []
+        rest = iter(filling)
+        for literal, field, spec, conversion in Formatter().parse(template):
+            parts.append(literal)
+            if field:
+                parts.append(Option(**{field: values[field]}) if field in values else Option(field))
+            elif field is not None:
+                value = next(rest)
+                if isinstance(value, Option | Text):
+                    parts += [value] if isinstance(value, Option) else value.parts
+                else:
+                    value = repr(value) if conversion == "r" else value
+                    parts.append(format(value, spec or ""))
+        return cls._of(parts)
+
+    @classmethod
+    def _of(cls, parts: Iterable[str | Option]) -> Text:
+        text = super().__new__(cls, "".join(map(str, parts)))
+        text.parts = tuple(part for part in parts if part != "")
+        return text
+
+    def __add__(self, other: str) -> Text:
+        return Text("{}{}", self, other)
+
+    def __radd__(self, other: str) -> Text:
+        return Text("{}{}", other, self)
+
+    def __reduce__(self) -> tuple[Callable[..., Text], tuple[list[str | Option]]]:
+        return Text._of, ([*self.parts],)
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the parameters, each once, in the order in which the text names them."""
+        options = [part for part in self.parts if isinstance(part, Option)]
+        return list(dict.fromkeys(name for option in options for name in option.names))
+
+    def spelled(self, spell: Callable[[Option], str]) -> str:
+        """The text with each option as ``spell`` writes it."""
+        return "".join(part if isinstance(part, str) else spell(part) for part in self.parts)
+
+
+class KmufsError(Exception):
+    """An error with a code for machines, a message that names the culprit, and a remedy.
 
     Attributes
     ----------
     code : str
         For machines: short and lasting.
     message : str
-        What is wrong with what.
+        What is wrong with what; a Text where it names parameters.
     remedy : str
-        What to do about it.
+        What to do about it; a Text where it names parameters.
     exit_code : int
-        What the command line ends with: 2 where the request cannot be met as it stands, 1 where
-        something broke on the way.
+        Of the command line: 2 if the request cannot be met as it stands, 1 if something broke on
+        the way.
     """
 
     exit_code = 1
@@ -43,6 +144,11 @@ class KmufsError(Exception):
 
     def __reduce__(self) -> tuple[type[KmufsError], tuple[Any, ...]]:
         return type(self), (self.code, self.message, self.remedy)
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the parameters that the error is about, in the order in which it names them."""
+        return Text("{}{}", self.message, self.remedy).parameters
 
 
 class RequestError(KmufsError, ValueError):
@@ -89,8 +195,8 @@ def counted(number: int, things: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names that somebody gave to something; in quotes where they could be read as parameters."""
-    return ", ".join(repr(name) if "`" in name else name for name in names) or "none"
+    """Join names with commas; "none" if there are none."""
+    return ", ".join(names) or "none"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kmufs_stream.decomposition import decompose
-from kmufs_stream.errors import RequestError, counted
+from kmufs_stream.errors import Option, RequestError, Text, counted
 from kmufs_stream.factors.batches import Batches
 from kmufs_stream.factors.factor import Factor, as_whole
 from kmufs_stream.factors.solving import check_h, check_solver, solve
@@ -31,7 +30,6 @@ from kmufs_stream.sources.arrays import check_columns
 from kmufs_stream.sources.id_columns import beside_real
 from kmufs_stream.sources.layout import dense
 
-PARAMETER = re.compile(r"`(\w+)[=`]")  # as messages name them
 DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
 
 
@@ -191,12 +189,12 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         try:
             yield
         except RequestError as error:
-            named = dict.fromkeys(PARAMETER.findall(error.remedy))
-            lacking = ", ".join(f"`{name}`" for name in named if name not in self.get_params())
+            named = Text("{}", error.remedy).parameters
+            lacking = [str(Option(name)) for name in named if name not in self.get_params()]
             if lacking:
                 error.remedy += (
-                    f" {type(self).__name__} takes no {lacking}: prepare the table so, or use "
-                    "kmufs_stream.select."
+                    f" {type(self).__name__} takes no {', '.join(lacking)}: prepare the table so, "
+                    "or use kmufs_stream.select."
                 )
             raise
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, counted
+from kmufs_stream.errors import Option, RequestError, Text, counted
 from kmufs_stream.events import SILENT, Noticed, Progress
 from kmufs_stream.factors.factor import as_whole, check_k
 from kmufs_stream.factors.methods.gram import correlation_matrix
@@ -19,7 +19,6 @@ from kmufs_stream.factors.methods.screening import Standardised, standardise
 from kmufs_stream.factors.planning import table_of
 from kmufs_stream.factors.reopening import open_like
 from kmufs_stream.options import Screening
-from kmufs_stream.remedies import placing_options
 from kmufs_stream.results.measures import (
     Agreement,
     agreement,
@@ -185,7 +184,6 @@ class Evaluation:
         }
 
 
-@placing_options
 def evaluate(
     result: PlaceLike,
     *,
@@ -249,7 +247,9 @@ def evaluate(
     began = time.perf_counter()
     for parameter, value, least in (("starts", starts, 1), ("seed", seed, 0)):
         if value < least:
-            raise RequestError("bad_option", f"`{parameter}` is {value}.", f"Give {least} or more.")
+            raise RequestError(
+                "bad_option", Text("{} is {}.", Option(parameter), value), f"Give {least} or more."
+            )
     place = place_of(result, storage_options)
     chosen = open_selection(place)
     k = chosen.k if k is None else as_whole("k", k)
@@ -370,7 +370,7 @@ def _foretold(reader: _Reader, starts: int) -> str:
         f"K-means on {counted(p, 'features')} of {n:,} samples ({held}) takes most of the time: "
         f"each step goes over all of them, from {counted(starts, 'starts')}"
     )
-    return said + ("; fewer `starts` are sooner" if starts > 1 else "")
+    return said + (Text("; fewer {starts} are sooner") if starts > 1 else "")
 
 
 def _standard(features: Standardised) -> Standard:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
 
 SolverName = Literal["admm", "consensus", "css", "exact", "joint"]
 MethodName = Literal["auto", "gram", "lanczos", "tsqr"]
@@ -39,13 +39,17 @@ class LanczosOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.tol < 1:
-            raise RequestError("bad_option", f"`tol` is {self.tol}.", "It must be between 0 and 1.")
+            raise RequestError(
+                "bad_option", Text("{tol} is {}.", self.tol), "It must be between 0 and 1."
+            )
         if self.max_passes < 1:
             raise RequestError(
-                "bad_option", f"`max_passes` is {self.max_passes}.", "It must be at least 1."
+                "bad_option", Text("{max_passes} is {}.", self.max_passes), "It must be at least 1."
             )
         if self.seed < 0:
-            raise RequestError("bad_option", f"`seed` is {self.seed}.", "It must be 0 or more.")
+            raise RequestError(
+                "bad_option", Text("{seed} is {}.", self.seed), "It must be 0 or more."
+            )
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,17 @@ class AdmmOptions:
         for parameter, value, met, needed in needs:
             if not met:
                 raise RequestError(
-                    "bad_option", f"`{parameter}` is {value}.", f"It must be {needed}."
+                    "bad_option",
+                    Text("{} is {}.", Option(parameter), value),
+                    f"It must be {needed}.",
                 )
         if mu0 is not None and mu_max is not None and mu0 > mu_max:
             raise RequestError(
                 "bad_option",
-                f"`mu0={mu0}` is above `mu_max={mu_max}`.",
-                "Give a smaller `mu0` or a larger `mu_max`: the penalty grows from it to that.",
+                Text("{mu0} is above {mu_max}.", mu0=mu0, mu_max=mu_max),
+                Text(
+                    "Give a smaller {mu0} or a larger {mu_max}: the penalty grows from it to that."
+                ),
             )
 
 
@@ -132,16 +140,16 @@ class Screening:
         if self.missing not in POLICIES:
             raise RequestError(
                 "bad_option",
-                f"`missing` {self.missing!r} is unknown.",
+                Text("{missing} {!r} is unknown.", self.missing),
                 f"{did_you_mean(self.missing, POLICIES)}Choose one of {', '.join(POLICIES)}.",
             )
         if not 0 <= self.min_std < math.inf:
             raise RequestError(
-                "bad_option", f"`min_std` is {self.min_std}.", "It must be 0 or more."
+                "bad_option", Text("{min_std} is {}.", self.min_std), "It must be 0 or more."
             )
         if not 0 <= self.min_nonzero <= 1:
             raise RequestError(
                 "bad_option",
-                f"`min_nonzero` is {self.min_nonzero}.",
+                Text("{min_nonzero} is {}.", self.min_nonzero),
                 "It is a fraction of the samples, between 0 and 1.",
             )

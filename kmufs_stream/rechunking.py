@@ -15,11 +15,10 @@ import xarray as xr
 import zarr
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.events import SILENT, Advanced, Noticed, Progress, Started
 from kmufs_stream.factors.computing import inputs_of
 from kmufs_stream.factors.identity import check_unchanged, identity_of_copy
-from kmufs_stream.remedies import placing_options
 from kmufs_stream.results.writing import copy_coordinates, storable
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.storage.output import check_output, filled, new_output, new_zarr
@@ -101,7 +100,6 @@ class Rechunking:
         }
 
 
-@placing_options
 def rechunk(
     data: Any,
     out: PlaceLike,
@@ -206,7 +204,7 @@ def rechunk(
             raise RequestError(
                 "bad_option",
                 f"{name_of(target)} is not on this machine: nothing is kept there to go on from.",
-                "Leave out `resume`, or rechunk into a folder and copy it.",
+                Text("Leave out {resume}, or rechunk into a folder and copy it."),
             )
         with new_zarr(target, overwrite=overwrite) as store:
             lay_out(store)
@@ -252,7 +250,7 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
             "does_not_fit",
             f"One chunk of {matrix.source} holds {size(chunk)}; {size(peak(chunk))} of memory are "
             f"needed, {size(budget)} may be used.",
-            f"Give `memory='{-(-peak(chunk) // MB)}MB'` or more.",
+            Text("Give {memory} or more.", memory=f"{-(-peak(chunk) // MB)}MB"),
         )
     spare = budget - BASELINE - matrix.layout.held_bytes
     most = max(min(spare // (COPIES + 2), TILE_BYTES), chunk)

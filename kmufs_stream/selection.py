@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Noticed, Progress
 from kmufs_stream.factors.computing import FactorSeconds, checkpoint_for, compute_factor, inputs_of
 from kmufs_stream.factors.factor import Factor, as_whole, check_k, check_rank
@@ -31,7 +31,6 @@ from kmufs_stream.options import (
     Screening,
     SolverName,
 )
-from kmufs_stream.remedies import placing_options
 from kmufs_stream.results.anndata_columns import check_anndata_output, write_anndata
 from kmufs_stream.results.result import (
     RELATED,
@@ -57,7 +56,6 @@ from kmufs_stream.system import blas
 from kmufs_stream.system.memory import peak_memory
 
 
-@placing_options
 def select(
     data: Any,
     k: int,
@@ -280,7 +278,6 @@ def _choose(
     )
 
 
-@placing_options
 def plan_selection(
     data: Any,
     k: int,
@@ -350,15 +347,18 @@ def usable_positions(
         if len(lost):
             raise RequestError(
                 "bad_keep",
-                f"`keep` asks for {matrix.feature_name(int(lost[0]))}, which is left out: "
-                f"{reason.replace('_', ' ')}.",
-                "Leave it out of `keep`.",
+                Text(
+                    "{keep} asks for {}, which is left out: {}.",
+                    matrix.feature_name(int(lost[0])),
+                    reason.replace("_", " "),
+                ),
+                Text("Leave it out of {keep}."),
             )
     if len(wanted) > h:
         raise RequestError(
             "bad_keep",
-            f"`keep` asks for {len(wanted)} features, h is {h}.",
-            f"Give `h={len(wanted)}` or more, or keep fewer.",
+            Text("{keep} asks for {} features, h is {}.", len(wanted), h),
+            Text("Give {h} or more, or keep fewer.", h=len(wanted)),
         )
     return np.searchsorted(features.usable, wanted)
 

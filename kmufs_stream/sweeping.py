@@ -34,7 +34,6 @@ from kmufs_stream.options import (
     Screening,
     SolverName,
 )
-from kmufs_stream.remedies import placing_options
 from kmufs_stream.results.measures import mean_correlation
 from kmufs_stream.results.trials import Sweep, Trial
 from kmufs_stream.selection import plan_selection
@@ -47,7 +46,6 @@ from kmufs_stream.system import blas
 LADDER, LADDER_TOP = 12, 300  # values of h, and the largest, where h is to be suggested
 
 
-@placing_options
 def sweep(
     data: Any,
     k: int | Sequence[int] | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.factors.computing import check_spread, inputs_of
 from kmufs_stream.factors.factor import Factor, RowSample, check_k, check_rank
@@ -30,7 +30,6 @@ from kmufs_stream.factors.reader import Reader, tell_plan
 from kmufs_stream.factors.reopening import open_like
 from kmufs_stream.factors.store import load_factor, save_factor, stored_fingerprint
 from kmufs_stream.options import LanczosOptions
-from kmufs_stream.remedies import placing_options
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.casting import read_as
 from kmufs_stream.sources.matching import ReorderedRows, find_features, refuse
@@ -48,7 +47,6 @@ from kmufs_stream.system import blas
 UNKNOWN = "data that are not recorded"
 
 
-@placing_options
 def update(
     factor: Factor | PlaceLike,
     data: Any,
@@ -113,7 +111,7 @@ def update(
         raise RequestError(
             "not_incremental",
             f"The factor was made by {factor.method}, which keeps no sums that could go on.",
-            "Make it with decompose `method='gram'`, or decompose all rows again.",
+            Text("Make it with decompose {method}, or decompose all rows again.", method="gram"),
         )
     if not factor.fingerprint:
         raise RequestError(
@@ -151,7 +149,7 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
             "The factor was made with the transforms: "
             f"{', '.join(factor.transforms) or 'none'}; the new rows are opened with: "
             f"{', '.join(matrix.transforms)}.",
-            "Leave out `transform`: the factor's are applied.",
+            Text("Leave out {transform}: the factor's are applied."),
         )
     matrix = read_as(
         matrix,

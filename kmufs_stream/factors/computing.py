@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import Placeholder, RequestError, Text
 from kmufs_stream.events import SILENT, Noticed, Progress, Started
 from kmufs_stream.factors.factor import Factor, check_k, check_rank
 from kmufs_stream.factors.identity import (
@@ -76,7 +76,7 @@ def checkpoint_for(
         raise RequestError(
             "bad_option",
             "There is nothing to resume: neither an output nor a checkpoint is given.",
-            "Say where the checkpoint is: `checkpoint=PATH`.",
+            Text("Say where the checkpoint is: {checkpoint}.", checkpoint=Placeholder("PATH")),
         )
     return contextlib.nullcontext()
 
@@ -127,8 +127,8 @@ def compute_factor(
         checkpoint.begin(
             identity_of_run(belongs, plan, screening, of_k),
             partial(digest_without, matrix),
-            serves="what has been read serves any `h` and `solver`"
-            + ("" if method.of_k else ", and any `k`"),
+            serves=Text("what has been read serves any {h} and {solver}")
+            + ("" if method.of_k else Text(", and any {k}")),
         )
     sampled = sample_index(n, sample_size(n, matrix.shape[1] * matrix.dtype.itemsize))
     reader = Reader(
@@ -169,8 +169,11 @@ def _check_samples(matrix: Matrix) -> None:
             "too_few_samples",
             f"{matrix.metadata.name!r} in {matrix.source} has "
             f"{'one sample' if n else 'no samples'}.",
-            "Standardising needs at least two; with samples along the other dimension, say "
-            f"`sample_dims={matrix.metadata.feature_dim!r}`.",
+            Text(
+                "Standardising needs at least two; with samples along the other "
+                "dimension, say {sample_dims}.",
+                sample_dims=matrix.metadata.feature_dim,
+            ),
         )
 
 
@@ -185,5 +188,5 @@ def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> 
             f"The mean of {feature_name(i)} is {abs(features.mean[i]) / features.std[i]:.0e} times "
             f"its spread ({len(lost)} such features): sums over sparse data, which are not "
             "centred, lose too many digits.",
-            "Say `method='tsqr'`, which centres, or drop these features.",
+            Text("Say {method}, which centres, or drop these features.", method="tsqr"),
         )

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import Option, RequestError, Text
 from kmufs_stream.factors.methods.leading import Leading, score_tolerance
 from kmufs_stream.factors.noise import noise_edge
 from kmufs_stream.options import Screening
@@ -248,13 +248,13 @@ def check_k(k: int, limit: int, what: str = "features") -> None:
     """Refuse k < 1 and k beyond the number of features."""
     if k < 1:
         raise RequestError(
-            "bad_k", f"k is {k}; clusters are counted from 1.", "Give `k=1` or more."
+            "bad_k", f"k is {k}; clusters are counted from 1.", Text("Give {k} or more.", k=1)
         )
     if k > limit:
         raise RequestError(
             "bad_k",
             f"k is {k}, but the number of {what} is {limit}.",
-            f"Give `k={limit}` or less.",
+            Text("Give {k} or less.", k=limit),
         )
 
 
@@ -268,10 +268,10 @@ def check_rank(k: int, factor: Factor) -> None:
         raise RequestError(
             "bad_k",
             f"k is {k}, but this factor holds {rank} components.",
-            f"Give `k={rank}` or less, or decompose again with a larger `k`.",
+            Text("Give {k} or less, or decompose again with a larger {}.", Option("k"), k=rank),
         )
     raise RequestError(
         "bad_k",
         f"k is {k}, but the standardised data have rank {rank}.",
-        f"Give `k={rank}` or less.",
+        Text("Give {k} or less.", k=rank),
     )

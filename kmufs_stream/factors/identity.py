@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError, Option, RequestError, Text
 from kmufs_stream.factors.factor import PARTS, Factor, RowSample
 from kmufs_stream.options import Screening
 from kmufs_stream.sources import Matrix
@@ -26,7 +26,7 @@ DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
     "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
     "labels": "the features have other labels",
-    "asked": "it is of other features (`features`, `exclude_features`)",
+    "asked": "it is of other features",
     "values": "the metadata or the values of the rows compared are others",
     "sample": "rows of its sample are others there",
     "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
@@ -64,12 +64,12 @@ def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None)
     other = "" if source == matrix.source else f" It was made of {source}."
     remedy = f"Decompose these data again.{other}"
     if what == "transforms":
-        remedy = "Leave out `transform`: the factor's are applied."
+        remedy = Text("Leave out {transform}: the factor's are applied.")
     elif what == "asked":
-        remedy = "Leave out `features` and `exclude_features`: the factor's take part."
+        remedy = Text("Leave out {features} and {exclude_features}: the factor's take part.")
     elif matrix.provenance.where not in ("", factor.where):
         own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
-        remedy = f"Leave out `where`: the factor is of {own}; or decompose again with it."
+        remedy = Text("Leave out {where}: the factor is of {}; or decompose again with it.", own)
     elif not factor.fingerprint:
         remedy = "Give data that hold the rows of all its batches, in order; or decompose them."
     elif factor.added_to:
@@ -219,8 +219,8 @@ def check_screening(factor: Factor, screening: Screening | None) -> None:
         if asked[name] != made:
             raise RequestError(
                 "wrong_factor",
-                f"The factor was made with `{name}={made!r}`, not {asked[name]}.",
-                f"Leave `{name}` out, or decompose again with it.",
+                Text("The factor was made with {}, not {}.", Option(**{name: made}), asked[name]),
+                Text("Leave {} out, or decompose again with it.", Option(name)),
             )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, counted, did_you_mean
+from kmufs_stream.errors import RequestError, Text, counted, did_you_mean
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.methods.leading import components_for
@@ -82,7 +82,7 @@ def _admm(given: Given) -> Solution:
         raise RequestError(
             "bad_option",
             f"The ADMM cannot run: {error}.",
-            "Change or leave out `mu0`, `mu_max`.",
+            Text("Change or leave out {mu0}, {mu_max}."),
         ) from error
 
 
@@ -110,7 +110,7 @@ def _consensus(given: Given) -> Solution:
         raise RequestError(
             "no_sample",
             f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
-            "Decompose again, or choose `solver='css'`.",
+            Text("Decompose again, or choose {solver}.", solver="css"),
         )
     with blas.cores_for(m * len(factor.components) * k):
         return consensus(
@@ -234,15 +234,21 @@ def foretold(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -
 def doubtful_sizes(k: int, h: int) -> str | None:
     """What is told of one cluster, or of fewer features than k clusters have directions."""
     if k == 1:
-        return (
-            "one cluster separates nothing: what is chosen follows the first component alone, as "
-            "if to tell two apart; give `k=2` or more"
+        return Text(
+            "one cluster separates nothing: what is chosen follows the first "
+            "component alone, as if to tell two apart; give {k} or more",
+            k=2,
         )
     if h >= k - 1:
         return None
-    return (
-        f"{k:,} clusters differ along up to {k - 1:,} directions, of which "
-        f"{counted(h, 'features')} can span {h:,}; give `h={k - 1}` or more to span them all"
+    return Text(
+        "{:,} clusters differ along up to {:,} directions, of which {} can span "
+        "{:,}; give {h} or more to span them all",
+        k,
+        k - 1,
+        counted(h, "features"),
+        h,
+        h=k - 1,
     )
 
 
@@ -250,9 +256,11 @@ def check_h(h: int, limit: int, what: str = "features") -> None:
     """Refuse h < 1 and h beyond the number of features."""
     if h < 1:
         raise RequestError(
-            "bad_h", f"h is {h}; features are counted from 1.", "Give `h=1` or more."
+            "bad_h", f"h is {h}; features are counted from 1.", Text("Give {h} or more.", h=1)
         )
     if h > limit:
         raise RequestError(
-            "bad_h", f"h is {h}, but the number of {what} is {limit}.", f"Give `h={limit}` or less."
+            "bad_h",
+            f"h is {h}, but the number of {what} is {limit}.",
+            Text("Give {h} or less.", h=limit),
         )

@@ -13,7 +13,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
+from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
 from kmufs_stream.events import Advanced, Progress, Started
 from kmufs_stream.formats.columns import SAMPLE, TEXT, Coordinate
 from kmufs_stream.sources.casting import cast
@@ -26,7 +26,9 @@ CHUNK_BYTES = 8 * MB
 BLOCKS = 8  # at a time, at most: as they are parsed, joined, written and encoded
 TEXT_BYTES = 100  # of a sample's text, at least
 LOOK_ROWS = 20  # first samples, that tell how long texts are
-OTHER_DTYPE = "Choose another `dtype`: float64 holds whatever is a number, and missing values."
+OTHER_DTYPE = Text(
+    "Choose another {dtype}: float64 holds whatever is a number, and missing values."
+)
 Block = tuple[NDArray[Any], dict[str, NDArray[Any]]]
 """Values of some rows, and the coordinates of these samples by name."""
 
@@ -290,5 +292,10 @@ def check_fits(source: str, needed: int, budget: int, remedy: str = "") -> None:
         raise RequestError(
             "does_not_fit",
             f"Converting {source} takes {size(peak)} of memory; {size(budget)} may be used.",
-            f"Give `memory='{-(-peak // MB)}MB'` or more.{' ' * bool(remedy)}{remedy}",
+            Text(
+                "Give {memory} or more.{}{}",
+                " " * bool(remedy),
+                remedy,
+                memory=f"{-(-peak // MB)}MB",
+            ),
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
 
 SAMPLE = "sample"  # names the samples
 TAKEN = ("data", "feature", "zarr.json")
@@ -58,9 +58,9 @@ def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
 def keep_whole(column: str, *, gaps: bool) -> str:
     """What to do about integers that float64 would round; ``gaps`` tells that some are missing."""
     return (
-        f"If it describes the samples, say `coordinates={column!r}`; "
-        + ("" if gaps else "`dtype='int64'` keeps a table of whole numbers, ")
-        + "`dtype='float64'` rounds."
+        Text("If it describes the samples, say {coordinates}; ", coordinates=column)
+        + ("" if gaps else Text("{dtype} keeps a table of whole numbers, ", dtype="int64"))
+        + Text("{dtype} rounds.", dtype="float64")
     )
 
 
@@ -72,7 +72,7 @@ def check_columns(
         if name is not None and name not in columns:
             raise RequestError(
                 "unknown_column",
-                f"{path} has no column {name!r} (`{parameter}`).",
+                Text("{} has no column {!r} ({}).", path, name, Option(parameter)),
                 f"{did_you_mean(name, columns)}Its first columns are: "
                 + ", ".join(map(repr, columns[:5]))
                 + ".",
@@ -86,6 +86,8 @@ def check_features(path: str, features: Sequence[Any], remedy: str | None = None
             "no_features",
             f"{path} is no table of numbers: none of its columns is a feature.",
             remedy
-            or "Columns of text, and those of `index_column` and `coordinates`, describe the "
-            "samples; columns of numbers are needed besides.",
+            or Text(
+                "Columns of text, and those of {index_column} and {coordinates}, "
+                "describe the samples; columns of numbers are needed besides."
+            ),
         )

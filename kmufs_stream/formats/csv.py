@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from packaging.version import Version
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.formats.blocks import OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.columns import (
     SAMPLE,
@@ -268,8 +268,11 @@ def _is_text(values: pd.Series[Any], table: _Text, i: int) -> bool:
         raise RequestError(
             "bad_dtype",
             f"Column {column!r} of {path} holds {large}: its integers do not fit into 64 bits.",
-            f"If it describes the samples, say `coordinates={column!r}`; else write it "
-            "as floating point (1e20).",
+            Text(
+                "If it describes the samples, say {coordinates}; else write it as "
+                "floating point (1e20).",
+                coordinates=column,
+            ),
         )
     if not text.all():
         raise not_numeric(path, column, known[text].iloc[0])
@@ -310,7 +313,7 @@ def not_numeric(path: str, column: str, value: object) -> RequestError:
     return RequestError(
         "bad_dtype",
         f"Column {column!r} of {path} does not hold numbers alone: there is {value!r}.",
-        f"If it describes the samples, say `coordinates={column!r}`; {what}.",
+        Text("If it describes the samples, say {coordinates}; {}.", what, coordinates=column),
     )
 
 
@@ -319,7 +322,11 @@ def _extreme(path: str, column: str, value: str) -> RequestError:
     return RequestError(
         "bad_dtype",
         f"Column {column!r} of {path} holds {value}, which among integers is read as missing.",
-        "If it stands for what is missing, leave such fields empty; if the column describes the "
-        f"samples, say `coordinates={column!r}`; else write the column as floating point "
-        f"({float(value)!r}).",
+        Text(
+            "If it stands for what is missing, leave such fields empty; if the "
+            "column describes the samples, say {coordinates}; else write the column "
+            "as floating point ({!r}).",
+            float(value),
+            coordinates=column,
+        ),
     )

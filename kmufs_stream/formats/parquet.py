@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, missing_library
+from kmufs_stream.errors import RequestError, Text, missing_library
 from kmufs_stream.formats.blocks import LOOK_ROWS, OTHER_DTYPE, Block, Incoming
 from kmufs_stream.formats.columns import (
     SAMPLE,
@@ -38,7 +38,9 @@ UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nano
 NO_TIME = np.iinfo(np.int64).min
 A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 LAST_SECOND = np.iinfo(np.int64).max // 10**9  # either way from 1970, of points in nanoseconds
-AS_TEXT = "If it describes the samples, store it as text; `dtype='float64'` rounds features."
+AS_TEXT = Text(
+    "If it describes the samples, store it as text; {dtype} rounds features.", dtype="float64"
+)
 
 
 def open_parquet(
@@ -166,8 +168,11 @@ def _labels(path: str, features: list[str], widths: Mapping[str, int]) -> list[s
             "same_name",
             f"{path} has a column {twice!r}, as the features would be called that are made of the "
             f"lists in {name!r}.",
-            f"If it describes the samples, say `coordinates={twice!r}`; else give one of "
-            "them another name.",
+            Text(
+                "If it describes the samples, say {coordinates}; else give one of them "
+                "another name.",
+                coordinates=twice,
+            ),
         )
     return labels
 

@@ -17,7 +17,7 @@ from typing import Any
 from upath import UPath
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import RequestError, missing_library
+from kmufs_stream.errors import RequestError, Text, missing_library
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.storage.output import check_file, check_two_outputs, new_output
 from kmufs_stream.storage.places import PlaceLike, place_of
@@ -131,9 +131,11 @@ def report(
     if image_file is not None and image_file.suffix.lower() in OTHER_IMAGES:
         raise RequestError(
             "bad_option",
-            f"`png={str(image_file)!r}` is the name of an image of another kind.",
-            f"Figures are written as PNG: say `png={str(image_file.with_suffix('.png'))!r}`, or "
-            "name a folder.",
+            Text("{png} is the name of an image of another kind.", png=str(image_file)),
+            Text(
+                "Figures are written as PNG: say {png}, or name a folder.",
+                png=str(image_file.with_suffix(".png")),
+            ),
         )
     if image_file is not None and (single or image_file.is_file()):
         check_file(image_file, "png", places, overwrite=overwrite)

@@ -17,7 +17,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.sources import Matrix
 from kmufs_stream.storage.output import check_output, new_output
 from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
@@ -36,14 +36,14 @@ def check_anndata_output(
         raise RequestError(
             "not_anndata",
             f"{matrix.source} is not an AnnData store, so there is none to copy.",
-            "Leave out `anndata_out`; `out` writes the result for any source.",
+            Text("Leave out {anndata_out}; {out} writes the result for any source."),
         )
     for place in (matrix.provenance.place, out):
         if place is not None and not isinstance(place, Path):
             raise RequestError(
                 "not_local",
-                f"`anndata_out` copies files, and {name_of(place)} is not on this machine.",
-                "Copy it here first, or leave out `anndata_out`.",
+                Text("{anndata_out} copies files, and {} is not on this machine.", name_of(place)),
+                Text("Copy it here first, or leave out {anndata_out}."),
             )
     assert isinstance(matrix.provenance.place, Path)
     assert isinstance(out, Path)
@@ -51,14 +51,14 @@ def check_anndata_output(
         raise RequestError(
             "bad_output",
             f"{matrix.source} is zipped: columns cannot be added to a copy of it.",
-            "Unzip it into a folder and give that, or leave out `anndata_out`.",
+            Text("Unzip it into a folder and give that, or leave out {anndata_out}."),
         )
     suffix = ".h5ad" if is_hdf5(matrix.provenance.place) else ".zarr"
     if out.suffix != suffix:
         raise RequestError(
             "bad_output",
             f"The copy of {matrix.source} has its format; {out} does not end in {suffix}.",
-            f"Give `anndata_out` a name that ends in {suffix}.",
+            Text("Give {anndata_out} a name that ends in {}.", suffix),
         )
     check_output(out, inputs, overwrite=overwrite, parameter="anndata_out")
     return out

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, listed
+from kmufs_stream.errors import RequestError, Text, listed
 from kmufs_stream.sources import Matrix, Rows, open_matrix
 from kmufs_stream.sources.layout import dense
 from kmufs_stream.sources.names import plain
@@ -96,7 +96,7 @@ class StoredSelection:
                 "wrong_data",
                 f"{self.source} was made of the samples that meet its own condition, "
                 f"{self.where!r}, and those of {whole.source} cannot be told by it: {why}.",
-                "Give the table that it was made from as `data`, with its coordinates.",
+                Text("Give the table that it was made from as {data}, with its coordinates."),
             ) from error
 
     def columns(self, whole: Matrix | None) -> Matrix:
@@ -111,12 +111,14 @@ class StoredSelection:
             why = (
                 "was made of normalised rows, which takes all features"
                 if self.matrix is not None
-                else "holds no data: it was written with `selection_only=True`"
+                else Text(
+                    "holds no data: it was written with {selection_only}", selection_only=True
+                )
             )
             raise RequestError(
                 "no_data",
-                f"{self.source} {why}.",
-                f"Give the table that it was made from: `data={self.made_of!r}`",
+                Text("{} {}.", self.source, why),
+                Text("Give the table that it was made from: {data}", data=self.made_of),
             )
         return restricted(whole, self.selected)
 
@@ -149,7 +151,7 @@ class StoredSelection:
         return RequestError(
             "wrong_data",
             f"{self.source} was not made from {whole.source}: {how}.",
-            "Give the table that it was made from as `data`.",
+            Text("Give the table that it was made from as {data}."),
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import BrokenError, counted
+from kmufs_stream.errors import BrokenError, Text, counted
 from kmufs_stream.factors.structure import (
     KSuggestion,
 )
@@ -132,7 +132,7 @@ def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = F
         raise BrokenError(
             "write_failed",
             f"Writing {path} failed: {error.strerror or error}.",
-            "Make room, or choose another `path`.",
+            Text("Make room, or choose another {path}."),
         ) from error
 
 

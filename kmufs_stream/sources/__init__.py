@@ -17,7 +17,7 @@ import zarr
 from upath import UPath
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.arrays import open_bare, open_dataarray, open_dataset, open_frame
 from kmufs_stream.sources.convertible import refuse_convertible
@@ -106,7 +106,7 @@ def open_matrix(
         variable, group or dimension, a pattern or condition that nothing meets.
     """
     if retries < 0:
-        raise RequestError("bad_option", f"`retries` is {retries}.", "It must be 0 or more.")
+        raise RequestError("bad_option", Text("{retries} is {}.", retries), "It must be 0 or more.")
     within = Within(variable, group, features_from_variables, layer, raw)
     dims: dict[str, Names] = {"sample_dims": sample_dims, "feature_dims": feature_dims}
     matrix = _open(data, within, dims, fill_missing_chunks, retries, storage_options)
@@ -138,8 +138,11 @@ class Within:
         if any(vars(self).values()):
             raise RequestError(
                 "not_a_store",
-                "`variable`, `group`, `features_from_variables`, `layer` and `raw` choose within a "
-                f"store; {what} is not one.",
+                Text(
+                    "{variable}, {group}, {features_from_variables}, {layer} and {raw} "
+                    "choose within a store; {} is not one.",
+                    what,
+                ),
                 "Leave them out, or give a path or a store.",
             )
 
@@ -163,7 +166,7 @@ def _open(
                 raise RequestError(
                     "bad_option",
                     f"{name_of(place)} is AnnData: its samples are obs, its features var.",
-                    "Leave out `sample_dims`, `feature_dims` and `features_from_variables`.",
+                    Text("Leave out {sample_dims}, {feature_dims} and {features_from_variables}."),
                 )
             return open_anndata(
                 place,
@@ -177,7 +180,7 @@ def _open(
             raise RequestError(
                 "not_anndata",
                 f"{name_of(place)} is not AnnData, so it has no layers and no raw.",
-                "Leave out `layer` and `raw`; `variable` chooses within a Zarr store.",
+                Text("Leave out {layer} and {raw}; {variable} chooses within a Zarr store."),
             )
         return open_store(
             place,
@@ -203,7 +206,7 @@ def _open(
             raise RequestError(
                 "bad_option",
                 "The dimensions of a Matrix were chosen as it was opened.",
-                "Leave out `sample_dims` and `feature_dims`, or open the data again.",
+                Text("Leave out {sample_dims} and {feature_dims}, or open the data again."),
             )
         return data
     if isinstance(data, zarr.Array):

@@ -20,7 +20,7 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
+from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.hdf5_rows import HDF5Array, HDF5Rows, open_hdf5, without_anndata
 from kmufs_stream.sources.layout import Layout, Sparsity
 from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, check_table
@@ -176,7 +176,7 @@ def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, st
     """Names of the values and of the table of their features, within the object."""
     if layer is not None and raw:
         raise RequestError(
-            "bad_option", "`layer` and `raw` are two different matrices.", "Give one of them."
+            "bad_option", Text("{layer} and {raw} are two different matrices."), "Give one of them."
         )
     layers = sorted(root["layers"]) if "layers" in root else []
     if layer is not None:
@@ -191,10 +191,10 @@ def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, st
         for values, table in (("raw/X", "raw/var"), ("raw.X", "raw.var")):
             if values in root and table in root:
                 return values, table
-        raise RequestError("no_raw", f"{path} has no raw.", "Leave out `raw`.")
+        raise RequestError("no_raw", f"{path} has no raw.", Text("Leave out {raw}."))
     if "X" not in root or root["X"].attrs.get("encoding-type") == "null":
-        first = f", for instance `layer={layers[0]!r}`" if layers else ""
-        raise RequestError("no_x", f"{path} has no X.", f"Choose a layer{first}.")
+        first = Text(", for instance {layer}", layer=layers[0]) if layers else ""
+        raise RequestError("no_x", f"{path} has no X.", "Choose a layer" + first + ".")
     return "X", "var"
 
 

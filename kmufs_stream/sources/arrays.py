@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean, listed
+from kmufs_stream.errors import RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.dimensions import (
     Names,
     Stacking,
@@ -158,7 +158,10 @@ def open_dataset(
             "ambiguous_variable" if tables else "no_table",
             f"The Dataset holds {len(tables)} numeric variables of two or more dimensions"
             + (f": {listed(tables)}." if tables else "."),
-            "Name one with `variable`, or say `features_from_variables=True`.",
+            Text(
+                "Name one with {variable}, or say {features_from_variables}.",
+                features_from_variables=True,
+            ),
         )
     name = tables[0] if variable is None else variable
     there = [str(other) for other in dataset.data_vars]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import RequestError, Text, did_you_mean
 from kmufs_stream.sources.layout import Block
 from kmufs_stream.sources.matrix import Matrix, Rows
 
@@ -25,7 +25,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
     if text not in DTYPES:
         raise RequestError(
             "bad_option",
-            f"`dtype` {text!r} is no dtype of real numbers.",
+            Text("{dtype} {!r} is no dtype of real numbers.", text),
             f"{did_you_mean(text, DTYPES)}Choose one of {', '.join(DTYPES)}.",
         )
     return np.dtype(text)

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from kmufs_stream.errors import KmufsError, RequestError, listed
+from kmufs_stream.errors import KmufsError, Placeholder, RequestError, Text, listed
 from kmufs_stream.storage.places import free_name, is_zarr
 
 SHOWN = 5  # names
@@ -88,6 +88,9 @@ def refuse_convertible(path: str) -> None:
         made = f"If {stem}.zarr, which is here, was made of it, give that."
         remedy = f"{made} Else first type: {shlex.join(command)}"
     if kind in ("csv", "parquet"):
-        columns = "Columns of numbers that are no features: `index_column`, `coordinates=NAME`."
-        remedy = f"{columns} {remedy}"
+        columns = Text(
+            "Columns of numbers that are no features: {index_column}, {coordinates}.",
+            coordinates=Placeholder("NAME"),
+        )
+        remedy = columns + " " + remedy
     raise RequestError("not_zarr", f"{path} is not a Zarr store, but can be made into one.", remedy)

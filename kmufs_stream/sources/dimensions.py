@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean
+from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
 from kmufs_stream.sources.names import decoded_values, joined
 
 COORDINATE_ROWS = 2**18  # of a coordinate along the samples, in one piece
@@ -174,14 +174,14 @@ def arrange(
             if dim not in dims:
                 raise RequestError(
                     "unknown_dimension",
-                    f"{what} has no dimension {dim!r} (`{parameter}`).",
+                    Text("{} has no dimension {!r} ({}).", what, dim, Option(parameter)),
                     f"{did_you_mean(dim, dims)}Its dimensions are {', '.join(map(repr, dims))}.",
                 )
     both = [dim for dim in dims if (samples + features).count(dim) > 1]
     if both:
         raise RequestError(
             "same_dimension",
-            f"`sample_dims` and `feature_dims` name {both[0]!r} more than once.",
+            Text("{sample_dims} and {feature_dims} name {!r} more than once.", both[0]),
             f"The dimensions are {', '.join(map(repr, dims))}; naming those of one is enough.",
         )
     rest = tuple(dim for dim in dims if dim not in samples + features)
@@ -190,8 +190,13 @@ def arrange(
             raise RequestError(
                 "which_dimensions",
                 f"{what} is {len(dims)}-d ({sizes}): which dimensions hold the samples?",
-                f"Say it, for instance `sample_dims={dims[0]!r}` (the features are then "
-                f"{' x '.join(dims[1:])}), or `feature_dims={dims[0]!r}`.",
+                Text(
+                    "Say it, for instance {sample_dims} (the features are then {}), or "
+                    "{feature_dims}.",
+                    " x ".join(dims[1:]),
+                    sample_dims=dims[0],
+                    feature_dims=dims[0],
+                ),
             )
         samples, rest = dims[:1], dims[1:]
     if not samples or not features:
@@ -201,7 +206,9 @@ def arrange(
         lost = f"leave out {', '.join(map(repr, rest))}" if rest else "leave none for the others"
         raise RequestError(
             "which_dimensions",
-            f"{what} has the dimensions {sizes}; `sample_dims` and `feature_dims` {lost}.",
+            Text(
+                "{} has the dimensions {}; {sample_dims} and {feature_dims} {}.", what, sizes, lost
+            ),
             "Name those of the samples, or those of the features; the rest are the others.",
         )
     return Stacking(dims, shape, tuple(map(dims.index, samples)), tuple(map(dims.index, features)))

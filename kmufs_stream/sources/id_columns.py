@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kmufs_stream.errors import Option, Text
+
 NUMBERS = ("id", "index", "unnamed: 0")  # what columns are called that number the samples
 CODES = re.compile(r"(?i:(.*[\W_])?(code|id))|.*[a-z](Code|I[dD])")  # what they are or belong to
 CLASSES = ("class", "cluster", "label", "target", "y")  # and that tell their class
@@ -94,14 +96,20 @@ class Doubtful:
         if not found:
             return []
         names = [self._labels[i] for i in found]
-        asked = [f"index_column={self._labels[i]!r}" for i in found[:SHOWN] if {i} == numbers]
-        others = [self._labels[i] for i in found[:SHOWN] if {i} != numbers]
-        asked += [f"coordinates={others}"] * bool(others)
+        asked: dict[str, Any] = {}
+        if len(numbers) == 1 and numbers <= {*found[:SHOWN]}:
+            asked["index_column"] = self._labels[min(numbers)]
+        if others := [self._labels[i] for i in found[:SHOWN] if {i} != numbers]:
+            asked["coordinates"] = others
         became = "features" if len(found) > 1 else "a feature"
         return [
-            f"{_said(names)} may number the samples or tell what they are, and became {became}: "
-            f"if so, convert again, also with `{', '.join([*asked, 'overwrite=True'])}`, or say "
-            "`exclude_features` to select."
+            Text(
+                "{} may number the samples or tell what they are, and became {}: if so, "
+                "convert again, also with {}, or say {exclude_features} to select.",
+                _said(names),
+                became,
+                Option(**asked, overwrite=True),
+            )
         ]
 
 
@@ -109,12 +117,12 @@ def beside_real(
     labels: Sequence[Any] | NDArray[Any],
     dtypes: Sequence[np.dtype[Any]],
     asked: Iterable[int],
-    remedy: str = "give `exclude_features={names}` to open_matrix",
+    remedy: str = "",
 ) -> str | None:
     """What is told of features of whole numbers, by their dtypes, among others of real ones.
 
-    ``asked`` are those that take part; ``remedy`` keeps them out. None where there is nothing to
-    tell.
+    ``asked`` are those that take part; ``remedy`` says how else to keep them out. None where there
+    is nothing to tell.
     """
     asked = list(asked)
     whole = [i for i in asked if dtypes[i].kind != "f"]
@@ -125,10 +133,13 @@ def beside_real(
     together = np.result_type(*dtypes)
     real = np.result_type(*(dtype for dtype in dtypes if dtype.kind == "f"))
     wider = f"; for {'their' if many else 'its'} sake all values are {together}, not {real}"
-    return (
-        f"{_said(names)} hold{'s' * (not many)} whole numbers, unlike the other features: if "
-        f"{'they describe' if many else 'it describes'} the samples, "
-        f"{remedy.format(names=names[:SHOWN])}{wider * (together != real)}"
+    return Text(
+        "{} hold{} whole numbers, unlike the other features: if {} the samples, {}{}",
+        _said(names),
+        "s" * (not many),
+        "they describe" if many else "it describes",
+        remedy or Text("give {exclude_features}", exclude_features=names[:SHOWN]),
+        wider * (together != real),
     )
 
 
@@ -166,9 +177,10 @@ def in_sample(
     ]
     if not names:
         return None
-    return (
-        f"{_said(names)} may number the samples or tell what they are: if so, give "
-        f"`exclude_features={names[:SHOWN]}` to open_matrix"
+    return Text(
+        "{} may number the samples or tell what they are: if so, give {exclude_features}",
+        _said(names),
+        exclude_features=names[:SHOWN],
     )
 
 

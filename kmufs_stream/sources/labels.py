@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean, listed
+from kmufs_stream.errors import Option, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.matrix import Matrix, feature_texts
 from kmufs_stream.storage.zarr_io import decoded
@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
 RUNS, RUN_ROWS = 8, 4096  # looked at to see whether a coordinate holds classes
 FEW = 50  # values of one that does
-BESIDE = " Variables beside the data are found where the table itself is given, as `data`."
+BESIDE = Text(" Variables beside the data are found where the table itself is given, as {data}.")
 
 
 def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
@@ -29,9 +29,13 @@ def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
             "label_is_feature",
             f"{name!r} is one of the features that {source} chose: clusters found by the classes "
             "themselves agree with them, and that tells nothing.",
-            f"Where it is a variable of its own, select again with `exclude_features={name!r}` and "
-            "give the data as `data`; else make it a coordinate of the samples, as convert does, "
-            f"also with `coordinates={name!r}, overwrite=True`, and select again.",
+            Text(
+                "Where it is a variable of its own, select again with {exclude_features} "
+                "and give the data as {data}; else make it a coordinate of the samples, "
+                "as convert does, also with {}, and select again.",
+                Option(coordinates=name, overwrite=True),
+                exclude_features=name,
+            ),
         )
 
 
@@ -55,8 +59,11 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             f"There is no variable {name!r} along the samples of "
             f"{' or '.join(dict.fromkeys(matrix.source for matrix in matrices))}.",
             (
-                "It is a feature there, no coordinate of the samples: convert makes it one, with "
-                f"`coordinates={name!r}`."
+                Text(
+                    "It is a feature there, no coordinate of the samples: convert makes it "
+                    "one, with {coordinates}.",
+                    coordinates=name,
+                )
                 if any(_is_feature(matrix, name) for matrix in matrices)
                 else f"{did_you_mean(name, along)}Along the samples are: "
                 f"{listed(along)}." + ("" if len(matrices) > 1 else BESIDE)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.sources import Matrix, Rows
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.sources.spelling import Spellings
@@ -73,7 +73,7 @@ def refuse(code: str, labels: Sequence[str], what: str, matrix: Matrix) -> None:
     raise RequestError(
         code,
         f"{matrix.source} {what} {len(labels)} of the features: {first}.",
-        "Give data that hold each of them once; `feature_labels` chooses other names.",
+        Text("Give data that hold each of them once; {feature_labels} chooses other names."),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, did_you_mean, listed
+from kmufs_stream.errors import RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.id_columns import beside_real
 from kmufs_stream.sources.layout import Block, Layout, dense
 from kmufs_stream.sources.names import decoded_values, plain
@@ -169,9 +169,13 @@ class Matrix:
         n, p = self.shape
         if not self.guessed or p <= n:
             return None
-        return (
-            f"wider than tall, {n:,} samples x {p:,} features: if the samples lie along "
-            f"{self.metadata.feature_dim!r}, say `sample_dims={self.metadata.feature_dim!r}`"
+        return Text(
+            "wider than tall, {:,} samples x {:,} features: if the samples lie along "
+            "{!r}, say {sample_dims}",
+            n,
+            p,
+            self.metadata.feature_dim,
+            sample_dims=self.metadata.feature_dim,
         )
 
     @property
@@ -236,8 +240,12 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
         raise RequestError(
             "not_2d",
             f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.",
-            "A samples x features table is needed; choose another with `variable`, or say "
-            "`features_from_variables=True` where every variable of a dataset is a feature.",
+            Text(
+                "A samples x features table is needed; choose another with {variable}, "
+                "or say {features_from_variables} where every variable of a dataset is a "
+                "feature.",
+                features_from_variables=True,
+            ),
         )
     if not is_numeric(dtype):
         raise RequestError(

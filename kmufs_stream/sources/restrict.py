@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
+from kmufs_stream.errors import KmufsError, Option, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.condition import parsed
 from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.dimensions import COORDINATE_ROWS
@@ -106,7 +106,7 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
     if not isinstance(condition, str):
         raise RequestError(
             "bad_condition",
-            f"`where` is a {type(condition).__name__}: {condition!r}.",
+            Text("{where} is a {}: {!r}.", type(condition).__name__, condition),
             "Give a text, as in \"batch == 'b1' and depth > 10\".",
         )
     met = keep_samples(matrix, _samples_where(matrix, condition))
@@ -131,7 +131,7 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
         said = " ".join(str(error.args[0] if error.args else type(error).__name__).split())
         raise RequestError(
             "bad_condition",
-            f"`where` {condition!r} cannot be answered: {said}",
+            Text("{where} {!r} cannot be answered: {}", condition, said),
             f'{_misspelt(condition, along)}Compare coordinates of the samples as in "batch == '
             f"'b1' and depth > 10\"; there are {listed(along)}.",
         ) from error
@@ -139,7 +139,7 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     if not len(index):
         raise RequestError(
             "no_samples",
-            f"No sample of {matrix.source} meets `where` {condition!r}.",
+            Text("No sample of {} meets {where} {!r}.", matrix.source, condition),
             f"The coordinates of the samples are {listed(along)}.",
         )
     return index
@@ -199,7 +199,7 @@ def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matri
     if not asked.any():
         raise RequestError(
             "no_features",
-            "No feature is left by `features` and `exclude_features`.",
+            Text("No feature is left by {features} and {exclude_features}."),
             "Leave one of them out, or ask for more.",
         )
     if matrix.asked is not None:
@@ -249,7 +249,7 @@ def _unknown(lost: list[str], labels: list[str], parameter: str) -> tuple[str, s
     remedy = f"{did_you_mean(lost[0], labels)}Labels are like {', '.join(map(repr, labels[:3]))}."
     if Path(lost[0]).is_file():
         remedy = f"To take labels from that file, write @{lost[0]}."
-    return f"`{parameter}`: no feature is called {named}{more}.", remedy
+    return Text("{}: no feature is called {}{}.", Option(parameter), named, more), remedy
 
 
 def _lines(path: str, parameter: str) -> list[str]:
@@ -258,7 +258,12 @@ def _lines(path: str, parameter: str) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
             "not_found",
-            f"`{parameter}`: the file {path} cannot be read: {getattr(error, 'strerror', error)}.",
+            Text(
+                "{}: the file {} cannot be read: {}.",
+                Option(parameter),
+                path,
+                getattr(error, "strerror", error),
+            ),
             "Give a text file with one label on each line.",
         ) from error
     return [line.strip() for line in lines if line.strip()]

@@ -11,7 +11,7 @@ import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, listed
+from kmufs_stream.errors import RequestError, Text, listed
 from kmufs_stream.sources.coordinates import attributes, coordinates, dimension_names
 from kmufs_stream.sources.dimensions import Names, Stacking, named, stack_frame, variables_beside
 from kmufs_stream.sources.layout import Layout
@@ -133,15 +133,20 @@ def common_dimensions(
         raise RequestError(
             "no_table",
             f"{source} holds no two numeric variables along the same dimensions.",
-            "`features_from_variables` needs several; leave it out for a variable of two "
-            "dimensions or more.",
+            Text(
+                "{features_from_variables} needs several; leave it out for a variable of "
+                "two dimensions or more."
+            ),
         )
     if len(ranking) > 1 and ranking[0][1] == ranking[1][1]:
         said = " and ".join(f"{count} along {listed(dims)}" for (dims, _), count in ranking)
         raise RequestError(
             "which_dimensions",
             f"{source} holds {said}: which are the features?",
-            f"Say along which dimensions, for instance `sample_dims={[*ranking[0][0][0]]}`.",
+            Text(
+                "Say along which dimensions, for instance {sample_dims}.",
+                sample_dims=[*ranking[0][0][0]],
+            ),
         )
     return ranking[0][0]
 

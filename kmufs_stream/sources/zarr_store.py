@@ -13,7 +13,7 @@ import zarr
 from upath import UPath
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import KmufsError, RequestError, did_you_mean, listed
+from kmufs_stream.errors import KmufsError, Option, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.convertible import said_inside
 from kmufs_stream.sources.coordinates import (
     attributes,
@@ -114,7 +114,7 @@ def _open(
                 "unknown_variable",
                 f"{path} is a single Zarr array, it has no "
                 + ("variables." if variable is None else f"variable {variable!r}."),
-                "Leave out `variable` and `features_from_variables`.",
+                Text("Leave out {variable} and {features_from_variables}."),
             )
         return _matrix(
             path, place, [], node, sample_dims, feature_dims, fill_missing_chunks, retries
@@ -245,8 +245,11 @@ def _choose(
         raise RequestError(
             "is_factor",
             f"{path} is a factor, not the data that it was made from.",
-            f"Give {group.attrs.get('source', 'these data')}; select and plan then take "
-            f"`factor={path!r}`.",
+            Text(
+                "Give {}; select and plan then take {factor}.",
+                group.attrs.get("source", "these data"),
+                factor=path,
+            ),
         )
     if variable is not None and arrays:
         if variable not in arrays:
@@ -272,7 +275,10 @@ def _choose(
         raise RequestError(
             "ambiguous_variable",
             f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
-            f"Choose one, for instance {_likeliest(candidates, datasets, guessed=guessed)}.",
+            Text(
+                "Choose one, for instance {}.",
+                _likeliest(candidates, datasets, guessed=guessed),
+            ),
         )
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
@@ -283,7 +289,7 @@ def _choose(
             "no_table",
             f"{where} holds no {'table' if variable is None else f'variable {variable!r}'} at its "
             f"top; deeper there are {_listing(deeper)}.",
-            f"Choose a group, for instance `group={inside!r}`.",
+            Text("Choose a group, for instance {group}.", group=inside),
         )
     if len(arrays) == 1:
         return next(iter(arrays.values()))  # refused below, with the reason
@@ -292,8 +298,11 @@ def _choose(
             "no_table",
             f"{path} holds no numeric variable of two or more dimensions; it holds "
             f"{_listing(below)}.",
-            "Say `features_from_variables=True` where every variable is a feature; else choose one "
-            "with `variable`.",
+            Text(
+                "Say {features_from_variables} where every variable is a feature; else "
+                "choose one with {variable}.",
+                features_from_variables=True,
+            ),
         )
     raise RequestError(
         "empty_group", f"{path} is an empty Zarr group.", "Give a store that holds a 2-d variable."
@@ -302,13 +311,13 @@ def _choose(
 
 def _likeliest(
     tables: dict[str, zarr.Array[Any]], datasets: list[xr.Dataset], *, guessed: bool
-) -> str:
+) -> Option:
     """What to type for the likeliest table; ``guessed`` as of Matrix."""
     name = max(tables, key=lambda n: _likelihood(tables[n]))
     if tables[name].ndim == 2 or not guessed:
-        return f"`variable={name!r}`"
+        return Option(variable=name)
     along = dimension_names(tables[name], datasets)
-    return f"`variable={name!r}, sample_dims={'dim_0' if along is None else along[0]!r}`"
+    return Option(variable=name, sample_dims="dim_0" if along is None else along[0])
 
 
 def _likelihood(table: zarr.Array[Any]) -> tuple[bool, int]:

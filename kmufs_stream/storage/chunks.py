@@ -13,7 +13,7 @@ from typing import Any
 
 import zarr
 
-from kmufs_stream.errors import BrokenError
+from kmufs_stream.errors import BrokenError, Text
 from kmufs_stream.storage.internals import sync
 from kmufs_stream.storage.places import is_web_address, name_of, store_errors
 
@@ -73,8 +73,11 @@ class Inventory:
                     f"chunk {missing} of {address(self.array)} is not there ({len(stored)} of "
                     f"{prod(_grid(self.array))} are); Zarr would read {self.array.fill_value} "
                     "instead.",
-                    "Restore what is missing; or, if it was left out because it holds nothing but "
-                    "that value, say `fill_missing_chunks=True`.",
+                    Text(
+                        "Restore what is missing; or, if it was left out because it holds "
+                        "nothing but that value, say {fill_missing_chunks}.",
+                        fill_missing_chunks=True,
+                    ),
                 )
         chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
         return [metadata, *chunks]

@@ -23,7 +23,7 @@ from upath import UPath
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.storage.address_store import store_of
 from kmufs_stream.storage.internals import StoreInFront, sync
 from kmufs_stream.storage.places import (
@@ -257,7 +257,7 @@ def appeared_meanwhile(out: object) -> TakenError:
     return TakenError(
         "output_exists",
         f"The output {out} was created meanwhile by another run; it is left as it is.",
-        "Say `overwrite=True`, or choose another output.",
+        Text("Say {overwrite}, or choose another output.", overwrite=True),
     )
 
 

@@ -12,7 +12,7 @@ import psutil
 import zarr
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError, Option, RequestError, Text
 from kmufs_stream.storage.object_output import (
     appeared_meanwhile,
     check_address,
@@ -53,7 +53,7 @@ def check_output(
         raise RequestError(
             "bad_output",
             f"The output {out} is an existing folder, not the name of a store to write.",
-            f"Choose another `{parameter}`.",
+            Text("Choose another {}.", Option(parameter)),
         )
     _check_apart(out, inputs, parameter)
     if isinstance(out, Store):
@@ -72,7 +72,7 @@ def check_output(
         raise RequestError(
             "output_exists",
             f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-            f"Choose another `{parameter}`, or remove it yourself.",
+            Text("Choose another {}, or remove it yourself.", Option(parameter)),
         )
     if isinstance(out, Path):
         _check_writable(folder, parameter)
@@ -94,11 +94,13 @@ def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite:
         raise RequestError(
             "output_in_store",
             f"The output {out} lies inside the Zarr store {stores[-1]}.",
-            f"Choose another `{parameter}`.",
+            Text("Choose another {}.", Option(parameter)),
         )
     if out.is_dir():
         raise RequestError(
-            "output_exists", f"The output {out} is a folder.", f"Choose another `{parameter}`."
+            "output_exists",
+            f"The output {out} is a folder.",
+            Text("Choose another {}.", Option(parameter)),
         )
     if out.exists():
         _check_overwrite(out, parameter, overwrite=overwrite)
@@ -115,7 +117,7 @@ def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
         raise RequestError(
             "outputs_overlap",
             f"The output {name_of(out)} {how} the output {name_of(other)} of the same run.",
-            f"Choose another `{parameter}`.",
+            Text("Choose another {}.", Option(parameter)),
         )
 
 
@@ -126,7 +128,7 @@ def check_folder(folder: Path, what: str, parameter: str) -> None:
         raise RequestError(
             "no_folder",
             f"The folder {folder} of the {what} {wrong}.",
-            f"Create it, or choose another `{parameter}`.",
+            Text("Create it, or choose another {}.", Option(parameter)),
         )
 
 
@@ -137,7 +139,7 @@ def _check_apart(out: Place, inputs: Sequence[Place], parameter: str) -> None:
             raise RequestError(
                 "output_is_input",
                 f"The output {name_of(out)} {how} the input {name_of(place)}.",
-                f"Choose another `{parameter}`.",
+                Text("Choose another {}.", Option(parameter)),
             )
 
 
@@ -158,7 +160,11 @@ def _check_overwrite(out: Place, parameter: str, *, overwrite: bool) -> None:
         raise RequestError(
             "output_exists",
             f"The output {name_of(out)} exists.",
-            f"Say `overwrite=True` to replace it, or choose another `{parameter}`.",
+            Text(
+                "Say {overwrite} to replace it, or choose another {}.",
+                Option(parameter),
+                overwrite=True,
+            ),
         )
 
 
@@ -172,7 +178,7 @@ def _check_writable(folder: Path, parameter: str) -> None:
         raise RequestError(
             "not_writable",
             f"The folder {folder} of the output cannot be written to.",
-            f"Choose another `{parameter}`, or change the folder's permissions.",
+            Text("Choose another {}, or change the folder's permissions.", Option(parameter)),
         ) from None
 
 

@@ -25,7 +25,15 @@ from upath import UPath
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, WrapperStore, ZipStore
 
-from kmufs_stream.errors import BrokenError, KmufsError, RequestError, did_you_mean, missing_library
+from kmufs_stream.errors import (
+    BrokenError,
+    KmufsError,
+    Option,
+    RequestError,
+    Text,
+    did_you_mean,
+    missing_library,
+)
 from kmufs_stream.storage.address_store import AZURE, store_of
 from kmufs_stream.storage.internals import sync
 
@@ -142,7 +150,7 @@ def refuse_web_address(place: UPath, parameter: str) -> None:
         raise RequestError(
             "read_only",
             f"{place} cannot be written to: it is a web address.",
-            f"Choose another `{parameter}`.",
+            Text("Choose another {}.", Option(parameter)),
         )
 
 
@@ -300,7 +308,10 @@ def store_error(place: Place, error: Exception) -> KmufsError:
     return BrokenError(
         "unreachable",
         f"{name} cannot be reached: {type(error).__name__}: {said}",
-        "Check the address, the network, and `storage_options` endpoint_url where one is needed.",
+        Text(
+            "Check the address, the network, and {storage_options} endpoint_url "
+            "where one is needed."
+        ),
     )
 
 
@@ -308,9 +319,13 @@ def _no_credentials(name: str, error: Exception) -> RequestError:
     return RequestError(
         "no_credentials",
         f"There are no credentials for {name}: {_first_line(error)}.",
-        "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
-        "profile; for Azure: AZURE_STORAGE_CONNECTION_STRING), or say "
-        "`storage_options={'anon': True}` where none are needed.",
+        Text(
+            "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or a profile; for Azure: "
+            "AZURE_STORAGE_CONNECTION_STRING), or say {storage_options} where none "
+            "are needed.",
+            storage_options={"anon": True},
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore
 
-from kmufs_stream.errors import BrokenError
+from kmufs_stream.errors import BrokenError, Text
 from kmufs_stream.storage.integrity import Check, CheckedStore, check_filters, checks_of, through
 
 LOG = logging.getLogger(__name__)
@@ -85,8 +85,11 @@ class RetryingStore(CheckedStore):
             raise BrokenError(
                 "missing_chunk",
                 f"chunk {key} of {self} is not there; Zarr would read the fill value instead.",
-                "Restore it, and see that every worker reaches the store under this name; or, if "
-                "it was left out because it holds nothing but that value, say "
-                "`fill_missing_chunks=True`.",
+                Text(
+                    "Restore it, and see that every worker reaches the store under this "
+                    "name; or, if it was left out because it holds nothing but that value, "
+                    "say {fill_missing_chunks}.",
+                    fill_missing_chunks=True,
+                ),
             )
         return found

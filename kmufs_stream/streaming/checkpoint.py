@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, Self, TypeAlias
 from dask.base import tokenize
 from upath import UPath
 
-from kmufs_stream.errors import BrokenError, KmufsError, RequestError
+from kmufs_stream.errors import BrokenError, KmufsError, RequestError, Text
 from kmufs_stream.storage.output import check_folder
 from kmufs_stream.storage.places import refuse_web_address, remove, store_errors
 from kmufs_stream.storage.provenance import CHECKPOINT_FILE
@@ -88,13 +88,15 @@ class Checkpoint:
                 raise RequestError(
                     "checkpoint_exists",
                     f"{self.folder} is the checkpoint of a run that did not end.",
-                    "Say `resume=True` to go on from it, or remove it to start again.",
+                    Text(
+                        "Say {resume} to go on from it, or remove it to start again.", resume=True
+                    ),
                 )
         elif not self.folder.is_dir() or not all(map(_is_partial, self.folder.iterdir())):
             raise RequestError(
                 "not_a_checkpoint",
                 f"{self.folder} exists and is not a checkpoint, so it is left as it is.",
-                "Choose another `checkpoint`.",
+                Text("Choose another {checkpoint}."),
             )
 
     def __enter__(self) -> Self:
@@ -105,7 +107,11 @@ class Checkpoint:
             return
         if error is not None:
             self._note_corrupt(getattr(error, "chunk", None))
-            error.add_note(f"The checkpoint {self.folder} is kept: `resume=True` goes on from it.")
+            error.add_note(
+                Text(
+                    "The checkpoint {} is kept: {resume} goes on from it.", self.folder, resume=True
+                )
+            )
             return
         with contextlib.suppress(FileNotFoundError):
             for inside in [*self.folder.iterdir()]:
@@ -138,7 +144,7 @@ class Checkpoint:
             resumed = file.exists()
         if resumed:
             self._check_identity(file)
-            self.tell(f"going on from the checkpoint {self.folder}{serves and f': {serves}'}")
+            self.tell(f"going on from the checkpoint {self.folder}" + (serves and ": " + serves))
         else:
             with _writing(self.folder):
                 _make(self.folder)
@@ -165,8 +171,10 @@ class Checkpoint:
             raise RequestError(
                 "wrong_checkpoint",
                 f"The checkpoint {self.folder} belongs to another run ({said}).",
-                "Run with the data and options that it was made with, or choose another "
-                "`checkpoint`, or remove it.",
+                Text(
+                    "Run with the data and options that it was made with, or choose another "
+                    "{checkpoint}, or remove it."
+                ),
             )
 
     def _note_corrupt(self, chunk: str | None) -> None:
@@ -376,5 +384,5 @@ def _writing(folder: Folder) -> Iterator[None]:
         raise BrokenError(
             "checkpoint_failed",
             f"The checkpoint cannot be written to {folder}: {said}.",
-            "Make room, or choose another `checkpoint`.",
+            Text("Make room, or choose another {checkpoint}."),
         ) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import dask
 
-from kmufs_stream.errors import BrokenError, RequestError, counted, missing_library
+from kmufs_stream.errors import BrokenError, RequestError, Text, counted, missing_library
 from kmufs_stream.streaming.planning.plan import memory_budget
 from kmufs_stream.streaming.planning.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
 from kmufs_stream.streaming.versions import check_cluster
@@ -104,11 +104,11 @@ def connected(
     if scheduler is not None and workers is not None:
         raise RequestError(
             "bad_option",
-            "`scheduler` and `workers` are both given.",
-            "`workers` starts processes here; a scheduler has workers of its own.",
+            Text("{scheduler} and {workers} are both given."),
+            Text("{workers} starts processes here; a scheduler has workers of its own."),
         )
     if workers is not None and workers < 1:
-        raise RequestError("bad_option", f"`workers` is {workers}.", "It must be 1 or more.")
+        raise RequestError("bad_option", Text("{workers} is {}.", workers), "It must be 1 or more.")
     try:
         import distributed
     except ImportError:
@@ -127,7 +127,10 @@ def connected(
             "does_not_fit",
             f"{counted(workers, 'workers')} and this process share {size(budget)} of "
             f"memory: {size(share)} each, where a worker by itself needs {size(least)}.",
-            f"Give `memory='{-(-least * (workers + 1) // MB)}MB'` or more, or start fewer workers.",
+            Text(
+                "Give {memory} or more, or start fewer workers.",
+                memory=f"{-(-least * (workers + 1) // MB)}MB",
+            ),
         )
     threads = threads or max(usable_cores() // workers, 1)
     heap = {f"distributed.nanny.pre-spawn-environ.{name}": ONE_HEAP[name] for name in ONE_HEAP}

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.solvers.clustering import MAX_ITERATIONS, TOL, fit_kmeans
 from kmufs_stream.sources import Matrix
@@ -116,7 +116,7 @@ def kmeans(
         raise RequestError(
             "bad_k",
             f"k is {k}, but each start uses a sample of only {len(index)} rows.",
-            f"Give `k={len(index)}` or less.",
+            Text("Give {k} or less.", k=len(index)),
         )
     sample = standard.rows(stack(read(TakeRows(index), stage="sample")))
     progress(Started("clustering", total=starts, unit="starts"))

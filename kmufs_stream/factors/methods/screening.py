@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kmufs_stream.errors import RequestError, counted
+from kmufs_stream.errors import RequestError, Text, counted
 from kmufs_stream.options import Screening
 from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.scaling import Scaling
@@ -161,10 +161,17 @@ def _check_samples(moments: Moments, dropped: Int) -> None:
     if len(dropped):
         raise RequestError(
             "too_few_samples",
-            f"`missing='drop-samples'` leaves {moments.count} of "
-            f"{moments.count + len(dropped)} samples: nearly all miss a value.",
-            "Leave out the features that miss most (`exclude_features`), or choose "
-            "`missing='mean'` or drop-features.",
+            Text(
+                "{missing} leaves {} of {} samples: nearly all miss a value.",
+                moments.count,
+                moments.count + len(dropped),
+                missing="drop-samples",
+            ),
+            Text(
+                "Leave out the features that miss most ({exclude_features}), or choose "
+                "{missing} or drop-features.",
+                missing="mean",
+            ),
         )
     raise RequestError(
         "too_few_samples",
@@ -186,19 +193,21 @@ def _check_finite(
     first = [f"{feature_name(int(i))}: {bad[i]}" for i in index[:NAMED_AT_MOST]]
     more = f", and {len(index) - len(first)} features more" if len(index) > len(first) else ""
     kinds = ["missing (NaN)"] * bool(refused) + ["infinite"] * bool(moments.infinite.any())
-    ways = "`missing='drop-features'`, drop-samples or mean"
+    ways = Text("{missing}, drop-samples or mean", missing="drop-features")
     if (missing > 0)[moments.present > 0].all():  # no feature would be left
-        ways = "`missing='mean'` or drop-samples"
+        ways = Text("{missing} or drop-samples", missing="mean")
     hints = {
-        "missing (NaN)": f"Say {ways}; features without any value are left out anyway.",
-        "infinite": "Infinity has no mean: leave those features out (`exclude_features`), or "
-        "write the values as missing.",
+        "missing (NaN)": "Say " + ways + "; features without any value are left out anyway.",
+        "infinite": Text(
+            "Infinity has no mean: leave those features out ({exclude_features}), or "
+            "write the values as missing."
+        ),
     }
     raise RequestError(
         "not_finite",
         f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
         f"{'is' if bad.sum() == 1 else 'are'} {' or '.join(kinds)} ({', '.join(first)}{more}).",
-        " ".join(hints[kind] for kind in kinds),
+        Text(" ".join(["{}"] * len(kinds)), *(hints[kind] for kind in kinds)),
     )
 
 
@@ -215,5 +224,5 @@ def _check_left(left: Bool, excluded: dict[str, Int]) -> None:
     raise RequestError(
         "no_features",
         f"None of {len(left)} features is left: {counts}.",
-        "Ask for less with `missing`, `min_std` and `min_nonzero`, or choose other features.",
+        Text("Ask for less with {missing}, {min_std} and {min_nonzero}, or choose other features."),
     )

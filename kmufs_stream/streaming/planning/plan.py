@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 import numpy as np
 from dask.utils import parse_bytes
 
-from kmufs_stream.errors import RequestError, counted, did_you_mean
+from kmufs_stream.errors import RequestError, Text, counted, did_you_mean
 from kmufs_stream.events import Planned
 from kmufs_stream.options import PrecisionName
 from kmufs_stream.streaming.kernels.scaling import Precision
@@ -135,7 +135,9 @@ def make_plan(table: Table, candidates: Candidates, request: PlanRequest) -> Pla
     explicit, budget = request.memory is not None, memory_budget(request.memory)
     if request.threads is not None and request.threads < 1:
         raise RequestError(
-            "bad_option", f"`threads` is {request.threads}.", "Give `threads=1` or more."
+            "bad_option",
+            Text("{threads} is {}.", request.threads),
+            Text("Give {threads} or more.", threads=1),
         )
     wanted = request.threads or usable_cores() + 1  # one reads while the others compute
     methods, rejected = _methods(candidates, request.method)
@@ -277,9 +279,9 @@ def _worker_too_small(sizing: Sizing) -> RequestError:
     least = -(-needed // MB)
     hint = f"Start workers with {least}MB or more, or with fewer threads each."
     if cluster.started_here:
-        hint += (
-            " Those of `workers` share `memory` with this process: give "
-            f"{least * (cluster.workers + 1)}MB or more."
+        hint += Text(
+            " Those of {workers} share {memory} with this process: give {}MB or more.",
+            least * (cluster.workers + 1),
         )
     return RequestError(
         "does_not_fit",
@@ -292,9 +294,9 @@ def _worker_too_small(sizing: Sizing) -> RequestError:
 
 def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestError:
     table, peak, stages = sizing.table, sizing.peak(1), sizing.stages(1)
-    given = "`memory`" if explicit else "half of the memory available"
+    given = Text("{memory}") if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
-    hint = f"Give `memory='{-(-peak // MB)}MB'` or more"
+    hint = Text("Give {memory} or more", memory=f"{-(-peak // MB)}MB")
     sparsity = table.layout.sparsity
     if sparsity is not None and sparsity.turn:
         hint += (
@@ -316,7 +318,12 @@ def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestErro
         hint += "."
     return RequestError(
         "does_not_fit",
-        f"At least {size(peak)} of memory are needed, {given} is {size(budget)} "
-        f"(by stage: {sizes}).",
+        Text(
+            "At least {} of memory are needed, {} is {} (by stage: {}).",
+            size(peak),
+            given,
+            size(budget),
+            sizes,
+        ),
         hint,
     )
