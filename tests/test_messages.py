@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import pickle
 import re
 from collections.abc import Iterator
-from contextvars import ContextVar
 from pathlib import Path
+from string import Formatter
 
 import dask.array as da
 import numpy as np
@@ -28,17 +29,14 @@ from kmufs_stream import (
     open_matrix,
     select,
 )
-from kmufs_stream.errors import listed
+from kmufs_stream.errors import HOMES, Option, Placeholder, Text
 from kmufs_stream.results.trials import write_csv
 from kmufs_stream.streaming.cluster import connected
 from kmufs_stream_cli.app import program
 from kmufs_stream_cli.wording import OPTIONS, as_typed
 
 LIBRARY = Path(kmufs_stream.__file__).parent
-GIVEN = re.compile(r"`(\w+(?:=[^`]*)?)`")  # `name`, `name=value`, `name=value, other=value`
-NAMED = re.compile(r"(?:^|, )(\w+)(?==|$)")
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
-CONDITION = """`k` == "a" and name == 'b'"""
 WHOLE_COMMAND = re.compile(r"(kmufs-stream|dask) [^.;]*")
 
 
@@ -82,9 +80,24 @@ def test_no_message_names_an_option_outside_of_a_whole_command() -> None:
     assert not found
 
 
+def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
+    for file in sorted(LIBRARY.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name:
+                yield f"{file.relative_to(LIBRARY)}:{node.lineno}", node
+
+
 def test_what_messages_name_are_parameters_and_options() -> None:
-    given = [(where, inside) for where, text in texts() for inside in GIVEN.findall(text)]
-    named = {name: where for where, inside in given for name in NAMED.findall(inside)}
+    named: dict[str, str] = {}
+    for where, call in calls("Text"):
+        template = call.args[0]
+        assert isinstance(template, ast.Constant), f"{where}: only a literal is safe from braces"
+        fields = {field for _, field, _, _ in Formatter().parse(str(template.value)) if field}
+        assert {keyword.arg for keyword in call.keywords} <= fields, where
+        named |= dict.fromkeys(fields, where)
+    for where, call in calls("Option"):
+        said = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+        named |= {str(name): where for name in [*said, *(k.arg for k in call.keywords if k.arg)]}
     assert len(named) > 40
     context = typer.Context(program)
     commands = [program.get_command(context, name) for name in program.list_commands(context)]
@@ -94,50 +107,72 @@ def test_what_messages_name_are_parameters_and_options() -> None:
     assert {option.replace("-", "_") for option in OPTIONS.values()} <= typed
 
 
+def test_parameters_are_spelled_where_python_takes_them() -> None:
+    for home, names in HOMES.items():
+        taker = getattr(kmufs_stream, home.partition("=")[2].partition("(")[0] or "open_matrix")
+        assert {*names.split()} <= {*inspect.signature(taker).parameters}
+    assert {*inspect.signature(open_matrix).parameters} - {*" ".join(HOMES.values()).split()} == {
+        "data",
+        "storage_options",
+    }
+
+
 @pytest.mark.parametrize(
-    ("said", "typed"),
+    ("said", "python", "typed"),
     [
-        ("`tol` is 2.", "--tol is 2."),
-        ("Give `h=3` or less.", "Give --h 3 or less."),
-        ("Give `memory='471MB'` or more", "Give --memory 471MB or more"),
-        ("Say `overwrite=True`, or not.", "Say --overwrite, or not."),
-        ("say `checkpoint=PATH`", "say --checkpoint PATH"),
-        ("`mu0=1e-07` is above `mu_max=0.5`", "--mu0 1e-07 is above --mu-max 0.5"),
-        ("`coordinates='it is'`", "--coordinate 'it is'"),
+        (Text("{tol} is {}.", 2), "`tol` is 2.", "--tol is 2."),
+        (Text("Give {h} or less.", h=3), "Give `h=3` or less.", "Give --h 3 or less."),
         (
-            "`coordinates=['a', 'b `k`', \"c's\"]`.",
-            r"""--coordinate a --coordinate 'b `k`' --coordinate 'c'"'"'s'.""",
+            Text("{overwrite}, or not", overwrite=True),
+            "`overwrite=True`, or not",
+            "--overwrite, or not",
         ),
-        ("`sample_dims=['y', 'x']`", "--sample-dims y,x"),
-        ("`storage_options={'anon': True}`", "--storage-option anon=true"),
+        (Text("{out}", out=Placeholder("PATH")), "`out=PATH`", "--out PATH"),
         (
-            "again with `index_column='n', coordinates=['a, b', 'y=']`.",
-            "again with --index-column n --coordinate 'a, b' --coordinate y=.",
+            Text("{mu0} > {mu_max}", mu0=1e-7, mu_max=0.5),
+            "`options=AdmmOptions(mu0=1e-07)` > `options=AdmmOptions(mu_max=0.5)`",
+            "--mu0 1e-07 > --mu-max 0.5",
         ),
-        ("data/`a=b c`.zarr", "data/`a=b c`.zarr"),
-        ("the factor's `k`, others' `h`", "the factor's --k, others' --h"),
-        ("`where` '`group` > 3'", "--where '`group` > 3'"),
-        (f"`where` {CONDITION!r}", f"--where {CONDITION!r}"),
-        ("another `out`", "another --out"),
-        ("give `h=['a']` to open_matrix; for", "give --h a; for"),
+        (
+            Text("{coordinates}", coordinates=["a", "b `k`", "c's"]),
+            "`coordinates=['a', 'b `k`', \"c's\"]`",
+            r"""--coordinate a --coordinate 'b `k`' --coordinate 'c'"'"'s'""",
+        ),
+        (
+            Text("{}", Option(index_column="n", coordinates=["a, b", "y="])),
+            "`index_column='n', coordinates=['a, b', 'y=']`",
+            "--index-column n --coordinate 'a, b' --coordinate y=",
+        ),
+        (
+            Text("{sample_dims}", sample_dims=["y", "x"]),
+            "`open_matrix(data, sample_dims=['y', 'x'])`",
+            "--sample-dims y,x",
+        ),
+        (
+            Text("{storage_options}", storage_options={"anon": True}),
+            "`storage_options={'anon': True}`",
+            "--storage-option anon=true",
+        ),
+        (Text("another {out}"), "another `out`", "another --out"),
+        (Text("{where} {!r}", "`k` > {3}"), "`where` '`k` > {3}'", "--where '`k` > {3}'"),
+        ("data/" + Text("{} {k}", "`h=3` {k}"), "data/`h=3` {k} `k`", "data/`h=3` {k} --k"),
     ],
 )
-def test_parameters_are_typed_as_options(said: str, typed: str) -> None:
+def test_each_face_spells_parameters_its_own_way(said: Text, python: str, typed: str) -> None:
+    assert said == python
     assert as_typed(said) == typed
+    assert as_typed(pickle.loads(pickle.dumps(said))) == typed
 
 
-def test_names_are_no_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["a", "`k`", "b'`h=3`"]
-    assert listed(names) == "a, '`k`', \"b'`h=3`\""
-    assert as_typed(f"Give `k`; there are: {listed(names)}.") == (
-        f"Give --k; there are: {listed(names)}."
-    )
-    monkeypatch.setattr("kmufs_stream_cli.typed._words", ContextVar("words", default=("x `k=3`",)))
-    assert as_typed("x `k=3`.zarr, `k=4`, `k`") == "x `k=3`.zarr, --k 4, --k"
+def test_an_error_knows_the_parameters_that_it_is_about() -> None:
+    with pytest.raises(RequestError) as caught:
+        AdmmOptions(mu0=2, mu_max=1)
+    assert caught.value.parameters == ["mu0", "mu_max"]
+    assert pickle.loads(pickle.dumps(caught.value)).parameters == ["mu0", "mu_max"]
 
 
 def test_an_argument_is_told_by_its_place() -> None:
-    assert as_typed("another `out`", "rechunk") == "another OUT"
+    assert as_typed(Text("another {out}"), "rechunk") == "another OUT"
 
 
 def test_options_are_named_as_python_has_them() -> None:
@@ -145,7 +180,10 @@ def test_options_are_named_as_python_has_them() -> None:
         (lambda: LanczosOptions(tol=2), "`tol` is 2."),
         (lambda: LanczosOptions(max_passes=0), "`max_passes` is 0."),
         (lambda: AdmmOptions(rho=0.5), "`rho` is 0.5."),
-        (lambda: AdmmOptions(mu0=2, mu_max=1.5), "`mu0=2` is above `mu_max=1.5`."),
+        (
+            lambda: AdmmOptions(mu0=2, mu_max=1.5),
+            "`options=AdmmOptions(mu0=2)` is above `options=AdmmOptions(mu_max=1.5)`.",
+        ),
         (lambda: Screening(min_std=-1), "`min_std` is -1."),
         (lambda: open_matrix(planted(30, 4), retries=-1), "`retries` is -1."),
     ):

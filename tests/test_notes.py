@@ -55,7 +55,7 @@ def test_a_table_of_one_dtype_tells_what_may_describe_its_samples(
     chosen = select(table, 3, 3, solver="exact", screening=filled)
     assert chosen.notes == (
         f"{name!r} may number the samples or tell what they are: if so, give "
-        f"`exclude_features=[{name!r}]` to open_matrix",
+        f"`open_matrix(data, exclude_features=[{name!r}])`",
     )
     assert chosen.summary()["notes"] == [*chosen.notes]
     assert chosen.notes[0] in repr(chosen)
@@ -157,13 +157,7 @@ def test_remedies_say_where_options_of_opening_go(tmp_path: Path) -> None:
     ):
         with pytest.raises(RequestError) as caught:
             run(store)
-        assert caught.value.remedy.endswith(
-            " In Python give `open_matrix(data, variable='t2m', sample_dims='time')` in place of "
-            "the data."
-        )
-    with pytest.raises(RequestError) as caught:
-        open_matrix(store)  # takes them itself
-    assert "In Python" not in caught.value.remedy
+        assert "`open_matrix(data, variable='t2m', sample_dims='time')`" in caught.value.remedy
 
 
 def test_remedies_say_where_screening_goes() -> None:
@@ -171,12 +165,7 @@ def test_remedies_say_where_screening_goes() -> None:
     gaps[3, 2] = np.nan
     with pytest.raises(RequestError) as caught:
         select(gaps, 3, 2)
-    assert caught.value.remedy.endswith(
-        " In Python give `screening=Screening(missing='drop-features')`."
-    )
-    with pytest.raises(RequestError) as caught:
-        select(open_matrix(gaps), 3, 2)  # as the command line does
-    assert "In Python" not in caught.value.remedy
+    assert "`screening=Screening(missing='drop-features')`" in caught.value.remedy
 
 
 def test_features_that_all_miss_values_are_not_to_be_dropped() -> None:
@@ -184,6 +173,8 @@ def test_features_that_all_miss_values_are_not_to_be_dropped() -> None:
     gaps[3] = np.nan
     with pytest.raises(RequestError) as caught:
         select(gaps, 3, 2)
-    assert caught.value.remedy.startswith("Say `missing='mean'` or drop-samples;")
+    assert caught.value.remedy.startswith(
+        "Say `screening=Screening(missing='mean')` or drop-samples;"
+    )
     assert "drop-features" not in caught.value.remedy
     assert select(gaps, 3, 2, screening=Screening("drop-samples")).factor.features.samples == N - 1

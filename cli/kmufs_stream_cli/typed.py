@@ -30,11 +30,6 @@ def typed() -> str | None:
     return shell_line(map(_open, _words.get())) or None
 
 
-def was_typed(text: str) -> bool:
-    """Whether a word that was typed holds it."""
-    return any(text in word for word in _words.get())
-
-
 def shell_line(words: Iterable[str]) -> str:
     """Words as they are typed in a shell: in double quotes where they hold single ones."""
     return " ".join(map(_quoted, words))

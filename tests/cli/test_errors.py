@@ -675,7 +675,7 @@ def test_one_of_anything_is_one(cli: Cli, folder: Path) -> None:
 def test_names_in_backticks_are_left_as_they_are(cli: Cli, folder: Path) -> None:
     tables = dict.fromkeys(("`h=3`", "`k`"), (("n", "p"), X))
     xr.Dataset(tables).to_zarr("two.zarr", consolidated=False)
-    listing = "two.zarr holds 2 tables: '`h=3`' (60, 6) float64, '`k`' (60, 6) float64."
+    listing = "two.zarr holds 2 tables: `h=3` (60, 6) float64, `k` (60, 6) float64."
     assert listing in cli("select", "two.zarr", *K, *H).err
     assert cli("select", "two.zarr", *K, *H, "--json").json()["error"]["message"] == listing
     assert "x `k=3`.zarr does not exist." in cli("select", "x `k=3`.zarr", *K, *H).err

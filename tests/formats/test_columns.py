@@ -668,7 +668,7 @@ def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
         assert matrix.doubt is not None
         assert matrix.doubt.startswith("'mode' holds whole numbers")
         assert matrix.doubt.endswith(
-            "`exclude_features=['mode']` to open_matrix; for its sake all values are float64, "
+            "`open_matrix(data, exclude_features=['mode'])`; for its sake all values are float64, "
             "not float32"
         )
         without = open_matrix(data, features_from_variables=True, exclude_features="mode")

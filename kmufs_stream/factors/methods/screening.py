@@ -196,18 +196,19 @@ def _check_finite(
     ways = Text("{missing}, drop-samples or mean", missing="drop-features")
     if (missing > 0)[moments.present > 0].all():  # no feature would be left
         ways = Text("{missing} or drop-samples", missing="mean")
-    hints = {
-        "missing (NaN)": "Say " + ways + "; features without any value are left out anyway.",
-        "infinite": Text(
-            "Infinity has no mean: leave those features out ({exclude_features}), or "
-            "write the values as missing."
-        ),
-    }
+    hint = Text("")
+    if refused:
+        hint = "Say " + ways + "; features without any value are left out anyway."
+    if moments.infinite.any():
+        hint += " " * bool(hint) + Text(
+            "Infinity has no mean: leave those features out ({exclude_features}), or write the "
+            "values as missing."
+        )
     raise RequestError(
         "not_finite",
         f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
         f"{'is' if bad.sum() == 1 else 'are'} {' or '.join(kinds)} ({', '.join(first)}{more}).",
-        Text(" ".join(["{}"] * len(kinds)), *(hints[kind] for kind in kinds)),
+        hint,
     )
 
 
