@@ -677,7 +677,7 @@ def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
     select(matrix, 3, 2, keep="mode", out=with_class)
     with pytest.raises(RequestError, match="'mode' is one of the features") as caught:
         evaluate(with_class, labels="mode")
-    assert "`exclude_features='mode'`" in caught.value.remedy
+    assert "exclude_features='mode'" in caught.value.remedy
     select(
         open_matrix(store, features_from_variables=True, exclude_features="mode"), 3, 2, out=chosen
     )
