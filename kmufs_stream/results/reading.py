@@ -90,12 +90,17 @@ class StoredSelection:
             return samples_meeting(whole, self.where)
         except RequestError as error:
             lost = unknown_names(whole, self.where)
-            said = error.message.removesuffix(".")
-            why = f"it has no coordinate {listed(lost)}" if lost else said
+            why = f"it has no coordinate {listed(lost)}." if lost else error.message
             raise RequestError(
                 "wrong_data",
-                f"{self.source} was made of the samples that meet its own condition, "
-                f"{self.where!r}, and those of {whole.source} cannot be told by it: {why}.",
+                Text(
+                    "{} was made of the samples that meet its own condition, {!r}, and those of {} "
+                    "cannot be told by it: {}",
+                    self.source,
+                    self.where,
+                    whole.source,
+                    why,
+                ),
                 Text("Give the table that it was made from as {data}, with its coordinates."),
             ) from error
 

@@ -301,6 +301,6 @@ def test_dataset_in_python() -> None:
 
 def test_wider_than_tall_is_said_unless_told() -> None:
     wide = xr.DataArray(X.T, dims=("gene", "cell"), name="x")
-    assert "`sample_dims='cell'`" in str(open_matrix(wide).hint)
+    assert "sample_dims='cell'" in str(open_matrix(wide).hint)
     assert open_matrix(wide, sample_dims="gene").hint is None
     assert open_matrix(wide.T).hint is None
