@@ -204,9 +204,7 @@ def check_exists(place: Place, hint: str, *, what: str = "") -> None:
             except FileNotFoundError as error:
                 if " " in str(error):  # a sentence, such as that the bucket does not exist
                     said = f"does not exist: {error}."
-    raise RequestError(
-        "not_found", f"{what}{name_of(place)} {said}", f"{_similar_name(place)}{hint}"
-    )
+    raise RequestError("not_found", f"{what}{name_of(place)} {said}", _similar_name(place) + hint)
 
 
 def _similar_name(place: Place) -> str:
