@@ -3,7 +3,7 @@
     python -m examples.paper SETS... [--figures FOLDER] [--scale quick|default|paper]
 
 SETS are .npz files with X (samples x features) and y (class labels), or folders of them. Prints
-tables 3 and 4 beside the printed numbers and draws figures 2, 3 and 4 into FOLDER.
+tables 3 and 4 with the paper's numbers beside them, and draws figures 2, 3 and 4 into FOLDER.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Results = dict[str, dict[str, Best]]  # by method, then by set
 
 
 def compare(sets: Sequence[Labelled], scale: Scale) -> Results:
-    """Every method on every set."""
+    """Run every method on every set."""
     results: Results = {}
     for data in sets:
         judge = Judge(data, scale.runs)
@@ -45,7 +45,7 @@ def compare(sets: Sequence[Labelled], scale: Scale) -> Results:
 def table(
     title: str, results: Results, numbers: dict[str, str], measure: Callable[[Best], Float]
 ) -> str:
-    """Markdown: methods by sets, each cell mean ± deviation and, in brackets, what is printed."""
+    """Write a Markdown table: methods x sets, mean ± deviation and, in brackets, the paper's."""
     names = list(next(iter(results.values())))
     lines = [f"| {title} | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for method, by_set in results.items():
@@ -60,7 +60,7 @@ def table(
 
 
 def draw(sets: Sequence[Labelled], scale: Scale, folder: Path) -> None:
-    """The three figures, where the paper's sets for them are there, and what they show."""
+    """Draw the three figures for which there are sets, and print what they show."""
 
     def named(*names: str) -> list[Labelled]:
         return [data for data in sets if data.name.startswith(names)]
@@ -88,12 +88,12 @@ def draw(sets: Sequence[Labelled], scale: Scale, folder: Path) -> None:
 
 
 def say(message: str) -> None:
-    """Progress, beside the results."""
+    """Print progress to stderr, apart from the results."""
     print(message, file=sys.stderr, flush=True)
 
 
 def main() -> None:
-    """Print the tables, draw the figures."""
+    """Print the tables and draw the figures."""
     parser = argparse.ArgumentParser(
         "python -m examples.paper",
         description=__doc__,

@@ -22,11 +22,11 @@ def eufs(
     ----------
     Z : (n, p) standardised.
     Y : (n, k) indicators to start from.
-    beta, nu : above 0; nu is none of those that the paper tunes.
+    beta, nu : above 0; the paper does not tune nu.
 
-    Each norm is bounded by a square under the present weights 1 / (2 norm); then V in closed form
-    and Y by a multiplicative step. The source's ADMM, whose penalty grows, froze before Y >= 0
-    was met (entries to -0.28 on MicroMass), so it is not used. O(n p k) per iteration.
+    Each norm is bounded by a square with the current weights 1 / (2 norm); then V is found in
+    closed form and Y by a multiplicative step. The source's ADMM with its growing penalty stalled
+    before Y >= 0 held (entries to -0.28 on MicroMass), so it is not used. O(n p k) per iteration.
     """
     Y = blurred(Y)
     V = Z.T @ Y

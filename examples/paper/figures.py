@@ -20,7 +20,7 @@ CONVERGENCE_H = 50
 
 
 def blow_up(data: Labelled, path: Path) -> tuple[Course, Course]:
-    """Figure 2: log10 ||V||_F of the quadratic and of the bi-linear ADMM, by iteration."""
+    """Draw figure 2: log10 ||V||_F of the quadratic and the bi-linear ADMM, by iteration."""
     factor = data.factor
     P, squares = factor.components[:, : data.k], factor.singular_values[: data.k] ** 2
     A = (P * squares) @ P.T
@@ -42,9 +42,9 @@ def blow_up(data: Labelled, path: Path) -> tuple[Course, Course]:
 def sensitivity(
     data: Labelled, sizes: Sequence[int], runs: int, path: Path
 ) -> dict[str, dict[float, Float]]:
-    """Figure 3: mean accuracy and NMI, by mu0 at rho = 1.05 and by rho at mu0 = 0.1.
+    """Draw figure 3: mean accuracy and NMI, by mu0 at rho = 1.05 and by rho at mu0 = 0.1.
 
-    Returns by ``mu0`` and ``rho``, then by value, (len(sizes), 2) means in percent.
+    Returns (len(sizes), 2) means in percent, by ``mu0`` or ``rho`` and then by value.
     """
     judge = Judge(data, runs)
 
@@ -71,7 +71,7 @@ def sensitivity(
 
 
 def convergence(sets: Sequence[Labelled], path: Path) -> dict[str, Float]:
-    """Figure 4: the model's value of the rows chosen, by iteration. Returns it by set."""
+    """Draw figure 4: the objective of the chosen rows, by iteration. Returns it by set."""
     figure = Figure(figsize=(4 * len(sets), 3.5), layout="constrained")
     found = {}
     for axes, data in zip(figure.subplots(1, len(sets), squeeze=False)[0], sets, strict=True):

@@ -1,4 +1,4 @@
-"""What the iterative baselines return."""
+"""The result of an iterative baseline."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Weights of the features, and how they came about.
+    """Weights of the features.
 
     Attributes
     ----------
-    weights : (p, k), whose rows are sparse.
+    weights : (p, k), sparse in rows.
     indicators : (n, k) Y at the end.
-    objective : (iterations,) what is minimised, penalty included, after each iteration.
+    objective : (iterations,) value minimised, penalty included, after each iteration.
     """
 
     weights: NDArray[np.float64]

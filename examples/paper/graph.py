@@ -1,6 +1,6 @@
-"""The graph of nearest neighbours behind all baselines, and what spectral clustering makes of it.
+"""The graph of nearest neighbours that all baselines need, and its spectral clustering.
 
-It needs the distances of all pairs of samples: O(n^2 p) time. That is what they cost.
+It takes the distances of all pairs of samples: O(n^2 p) time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Graph:
     ----------
     similarity : (n, n) sparse, S: symmetric, not negative.
     degrees : (n,) row sums of S, all above 0.
-    normalised : (n, n) sparse, D^-1/2 S D^-1/2; the normalised Laplacian is I less this.
+    normalised : (n, n) sparse, D^-1/2 S D^-1/2; the normalised Laplacian is I minus this.
     """
 
     similarity: scipy.sparse.csr_array
@@ -40,17 +40,17 @@ class Graph:
 
 
 def neighbour_graph(Z: Float) -> Graph:
-    """Join each of n samples to its five nearest, either way; weights by a Gaussian of distance.
+    """Join samples where either is among the five nearest of the other, with Gaussian weights.
 
-    The width sigma, which the paper leaves open, is the mean squared distance of neighbours. The
-    print has no minus sign in exp(-d^2 / sigma); a similarity must fall with distance.
+    The width sigma, which the paper does not give, is the mean squared distance of neighbours. The
+    minus sign in exp(-d^2 / sigma) is missing in the paper; a similarity must fall with distance.
     """
     distances = kneighbors_graph(Z, min(NEIGHBOURS, len(Z) - 1), mode="distance")
     squares = distances.power(2)
     width = squares.data.mean() or 1.0
     squares.data = np.exp(-squares.data / width)
     similarity = scipy.sparse.csr_array(squares.maximum(squares.T))
-    # A sample far from all others keeps a weight that its degree can be divided by.
+    # The degree of a sample far from all others must not be 0.
     similarity.data = np.maximum(similarity.data, 1e-12)
     degrees: Float = similarity @ np.ones(len(Z))
     scale = scipy.sparse.diags_array(1 / np.sqrt(degrees))
@@ -58,7 +58,7 @@ def neighbour_graph(Z: Float) -> Graph:
 
 
 def indicators(graph: Graph, k: int, seed: int = 0) -> Float:
-    """(n, k) orthonormal indicators of a spectral clustering, not negative.
+    """Return (n, k) orthonormal, non-negative indicators of a spectral clustering.
 
     K-means on the rows of the k leading eigenvectors of the normalised similarity (Ng, Jordan and
     Weiss, 2001, with rows of unit length). Dense eigenvectors: O(n^2 k) and more.

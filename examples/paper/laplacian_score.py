@@ -11,9 +11,9 @@ Float = NDArray[np.float64]
 
 
 def laplacian_scores(Z: Float, graph: Graph) -> Float:
-    """(p,) f^T L f / f^T D f of each feature f, less its mean under the degrees D; low is good.
+    """Return f^T L f / f^T D f of each feature f, centred with weights D; low is good.
 
-    It lies between 0 and 2. O(n p) for a sparse graph.
+    (p,) between 0 and 2. O(n p) for a sparse graph.
     """
     centred = Z - graph.degrees @ Z / graph.degrees.sum()
     spread = graph.degrees @ centred**2

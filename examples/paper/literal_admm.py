@@ -1,4 +1,4 @@
-"""The paper's two ADMMs as they are printed, A = P_k S_k^2 P_k^T whole: its section 3, figure 2."""
+"""The paper's two ADMMs as printed, with A = P_k S_k^2 P_k^T formed: section 3, figure 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MU_MAX = 1e7
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """How an ADMM went.
+    """The course of an ADMM.
 
     Attributes
     ----------
@@ -36,14 +36,13 @@ def admm(
     iterations: int,
     rho: float = 1.05,
 ) -> Course:
-    """Both forms of the ADMM for -Tr(V^T A V) with h rows, from the h leading eigenvectors of A.
+    """Minimise -Tr(V^T A V) over h rows by either ADMM, from the h leading eigenvectors of A.
 
     Parameters
     ----------
     A : (p, p) symmetric.
-    form : ``quadratic`` minimises over V through (mu I - A)^-1, mu from lambda_1 + 0.1 on;
-        ``bi-linear`` puts U beside V and holds ||V||_F^2 = h, mu from 0.1 on.
-    iterations : run so many.
+    form : ``quadratic`` minimises over V by (mu I - A)^-1, starting at mu = lambda_1 + 0.1;
+        ``bi-linear`` adds U to V and keeps ||V||_F^2 = h, starting at mu = 0.1.
 
     O(p^3) per iteration.
     """

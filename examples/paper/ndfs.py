@@ -24,8 +24,8 @@ def ndfs(
     Y : (n, k) indicators to start from.
     alpha, beta : above 0.
 
-    W in closed form under the present weights 1 / (2 ||W_j||), then Y at that W; the source puts
-    the closed form for W into the step of Y. O(n p^2 + p^3) per iteration.
+    W is found in closed form with the current weights 1 / (2 ||W_j||), then Y at that W; the
+    source puts the closed form for W into the step of Y. O(n p^2 + p^3) per iteration.
     """
     Y = blurred(Y)
     n, p = Z.shape

@@ -1,4 +1,4 @@
-"""Tables 3 and 4 as printed: mean and standard deviation in percent."""
+"""Tables 3 and 4 of the paper: mean and standard deviation in percent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STANDS_IN = {"MNIST": "Gina"}
 
 
 def printed(table: dict[str, str], data: str, method: str) -> str | None:
-    """The cell for a set, known by how its name begins, and a method; None where there is none."""
+    """Look up the cell of a method and a set, by the beginning of its name; None without one."""
     for name in (*table, *STANDS_IN):
         if data.startswith(name) and method in METHODS:
             return table[STANDS_IN.get(name, name)].split(", ")[METHODS.index(method)]

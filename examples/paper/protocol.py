@@ -1,4 +1,4 @@
-"""How the paper compares: K-means on the chosen features, best over h and over parameters."""
+"""The paper's comparison: K-means on the chosen features, best over h and parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kmufs_stream.options import SolverName
 from kmufs_stream.results.measures import agreement
 
 Choice = Callable[[int], Index]
-"""From h to the h columns of Z that are chosen."""
+"""From h to the chosen h columns of Z."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ SCALES = {
 
 
 def paper_options(data: Labelled, mu0: float = 0.1, rho: float = 1.05) -> AdmmOptions:
-    """The paper's absolute penalties, in the scale of A = P_k S_k^2 P_k^T / n."""
+    """Convert the paper's penalties to the scale of A = P_k S_k^2 P_k^T / n."""
     n = len(data.X)
     return AdmmOptions(mu0=mu0 / n, mu_max=max(mu0, 1e7) / n, rho=rho)
 
 
 def by_score(scores: Float) -> Choice:
-    """The highest scores, ties by index."""
+    """Choose the highest scores, ties by index."""
     order = np.argsort(-scores, kind="stable")
     return lambda h: order[:h]
 
 
 def by_solver(data: Labelled, solver: SolverName, options: AdmmOptions | None = None) -> Choice:
-    """A solver of kmufs_stream."""
+    """Choose by a solver of kmufs_stream."""
 
     def choose(h: int) -> Index:
         found = select(data.X, data.k, h, solver=solver, options=options, factor=data.factor)
@@ -75,7 +75,7 @@ def by_solver(data: Labelled, solver: SolverName, options: AdmmOptions | None = 
 
 
 def methods(data: Labelled, scale: Scale) -> dict[str, Callable[[], Iterator[Choice]]]:
-    """By name: what yields a choice for every setting of the method's parameters."""
+    """Return by name what yields a choice for every setting of a method's parameters."""
     Z, grid = data.Z, scale.grid
 
     def every() -> Iterator[Choice]:
@@ -146,7 +146,7 @@ class Best:
 
 
 class Judge:
-    """K-means from the same starts on whatever is chosen; equal choices are clustered once."""
+    """K-means from the same starts on every choice; equal choices are clustered once."""
 
     def __init__(self, data: Labelled, runs: int) -> None:
         self._data = data
@@ -154,7 +154,7 @@ class Judge:
         self._known: dict[bytes, Float] = {}
 
     def scores(self, chosen: Index) -> Float:
-        """(runs, 2) accuracy and NMI in percent."""
+        """Return (runs, 2) accuracy and NMI in percent."""
         chosen = np.sort(chosen).astype(np.int64)
         key = chosen.tobytes()
         if key not in self._known:
@@ -163,7 +163,7 @@ class Judge:
         return self._known[key]
 
     def best(self, choices: Iterator[Choice], sizes: tuple[int, ...]) -> Best:
-        """Over all choices and those sizes that leave something out."""
+        """Find the best over all choices, and those sizes that leave features out."""
         sizes = tuple(h for h in sizes if h < self._data.Z.shape[1])
         found = [self.scores(choice(h)) for choice in choices for h in sizes]
         accuracy, nmi = (max(found, key=lambda s: s[:, i].mean())[:, i] for i in (0, 1))

@@ -30,10 +30,10 @@ def rufs(
     ----------
     Z : (n, p) standardised.
     Y : (n, k) indicators to start from.
-    alpha, beta, nu : above 0; nu is none of those that the paper tunes.
+    alpha, beta, nu : above 0; the paper does not tune nu.
 
-    Each norm is bounded by a square under the present weights 1 / (2 norm); then C, Y by
-    multiplicative steps and W in closed form, where the source takes W by L-BFGS.
+    Each norm is bounded by a square with the current weights 1 / (2 norm); then C and Y are found
+    by multiplicative steps and W in closed form, where the source uses L-BFGS.
     O(n p^2 + p^3) per iteration.
     """
     Y = blurred(Y)

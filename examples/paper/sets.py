@@ -1,4 +1,4 @@
-"""Labelled sets: standardised in memory, with their factor."""
+"""Labelled sets, standardised in memory, with their factor."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Labelled:
 
     Attributes
     ----------
-    X : (n, p) float64, as it is.
-    y : (n,) class of each sample, 0, 1, ...; for judging alone.
+    X : (n, p) float64, not standardised.
+    y : (n,) class of each sample, 0, 1, ...; only for evaluation.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Labelled:
 
     @cached_property
     def factor(self) -> Factor:
-        """What the solvers of kmufs_stream need."""
+        """The factor that solvers of kmufs_stream need."""
         return decompose(self.X, self.k)
 
     @property
@@ -59,13 +59,13 @@ class Labelled:
 
 
 def load(path: Path, most: int | None = None) -> Labelled:
-    """X (samples x features) and y of an ``.npz`` file.
+    """Load X (samples x features) and y from an ``.npz`` file.
 
     Parameters
     ----------
-    most : keep so many samples, drawn uniformly with a fixed seed; all by default.
+    most : keep at most so many samples, drawn uniformly with a fixed seed; all by default.
 
-    Raises KeyError where X or y is not there.
+    Raises KeyError without X or y.
     """
     with np.load(path) as stored:
         X, y = stored["X"].astype(np.float64), stored["y"]
@@ -73,7 +73,7 @@ def load(path: Path, most: int | None = None) -> Labelled:
 
 
 def labelled(name: str, X: Any, y: Any, most: int | None = None) -> Labelled:
-    """A set from arrays; see :func:`load`."""
+    """Make a set of arrays; see :func:`load`."""
     if most is not None and most < len(X):
         kept = np.sort(np.random.default_rng(0).choice(len(X), most, replace=False))
         X, y = X[kept], y[kept]

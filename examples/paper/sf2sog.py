@@ -1,10 +1,10 @@
 """SF2SOG: Wang, Zhang, Bian, Wang, Nie and Li, "Sparse and flexible projections for unsupervised
 feature selection" (2023), in the paper's form.
 
-What neither that form nor the source's abstract says: the Laplacian of a G that is not symmetric
-is taken of (G + G^T) / 2, unnormalised, since rows of G sum to 1 already; the rows of S are made
-to sum to 1, too; G has no loops. The constraint of h rows is met as by the same group in Tian,
-Nie, Wang and Li, "Learning feature sparse principal subspace" (2020).
+Neither that form nor the source's abstract says how to treat the following: as G is not symmetric,
+its Laplacian is that of (G + G^T) / 2, unnormalised, since rows of G sum to 1; the rows of S are
+made to sum to 1, too; G has no loops. The constraint to h rows is met as in Tian, Nie, Wang and
+Li, "Learning feature sparse principal subspace" (2020), by the same group.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from examples.paper.graph import Graph
 
 Float = NDArray[np.float64]
 
-SETTLED = 1e-3  # share of the objective by which it must still fall
-NOTHING = 1e-15  # an objective that is this share of lambda ||Z||_F^2 is rounding
+SETTLED = 1e-3  # share of the objective by which it must fall to go on
+NOTHING = 1e-15  # share of lambda ||Z||_F^2 at which the objective is rounding
 SUBSPACE_STEPS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """The projection, and how it came about.
+    """A sparse projection.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Projection:
     selected : (h,) those rows, ascending.
     embedding : (n, k) Y.
     graph : (n, n) G: entries between 0 and 1, rows that sum to 1.
-    objective : (iterations,) what is minimised, after each iteration.
+    objective : (iterations,) value minimised, after each iteration.
     """
 
     weights: Float
@@ -56,8 +56,9 @@ def sf2sog(
     k, h : columns of W, and rows that are not 0; k <= h.
     lambda_, gamma : above 0.
 
-    Y in closed form is put into the step of W, an ascent on ``eta I - B``; then G row by row,
-    exactly. Ends early where the objective hardly falls. O(n^3 + n^2 p + p^3) per iteration.
+    The closed form of Y is put into the step of W, an ascent on ``eta I - B``; then G is found
+    exactly, row by row. Ends early if the objective hardly falls. O(n^3 + n^2 p + p^3) per
+    iteration.
     """
     similarity = graph.similarity.toarray() / graph.degrees[:, None]
     smooth, B = without_embedding(Z, similarity, lambda_)
@@ -82,9 +83,9 @@ def sf2sog(
 
 
 def without_embedding(Z: Float, G: Float, lambda_: float) -> tuple[Float, Float]:
-    """R, (n, p), and B, (p, p): Y = R W is best for W, and with it W costs Tr(W^T B W).
+    """Return R, (n, p), and B, (p, p): Y = R W is best for W, which then costs Tr(W^T B W).
 
-    R = lambda (L_G + lambda I)^-1 Z; the cost of G aside.
+    R = lambda (L_G + lambda I)^-1 Z; the cost of G is not included.
     """
     weights = (G + G.T) / 2
     matrix = np.diag(weights.sum(axis=1) + lambda_) - weights
@@ -95,9 +96,9 @@ def without_embedding(Z: Float, G: Float, lambda_: float) -> tuple[Float, Float]
 
 
 def first_rows(B: Float, k: int, h: int) -> NDArray[np.int64]:
-    """The h rows that lie nearest to the eigenvectors of the k least eigenvalues of B.
+    """Choose the h rows nearest to the eigenvectors of the k least eigenvalues of B.
 
-    Those that tie with the k-th count as well: which of them LAPACK puts first is arbitrary.
+    Eigenvalues that tie with the k-th are included, since LAPACK orders them arbitrarily.
     """
     values, vectors = scipy.linalg.eigh(B)
     rounding = len(B) * np.finfo(np.float64).eps * values[-1]
@@ -106,7 +107,7 @@ def first_rows(B: Float, k: int, h: int) -> NDArray[np.int64]:
 
 
 def least_subspace(B: Float, k: int, chosen: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
-    """W, (p, k) with W^T W = I, that makes Tr(W^T B W) small, and its rows that are not 0.
+    """Return W, (p, k) with W^T W = I, that makes Tr(W^T B W) small, and its nonzero rows.
 
     From the chosen rows by ascent on A = eta I - B, positive semi-definite: A W (W^T A W)^+ W^T A
     is at most A, touches it at W, and has rank k, for which the rows of the largest diagonal
@@ -131,7 +132,7 @@ def _largest(values: Float, h: int) -> NDArray[np.int64]:
 
 
 def _on_rows(B: Float, k: int, chosen: NDArray[np.int64]) -> Float:
-    """The best W whose rows are the chosen ones."""
+    """Return the best W with the chosen nonzero rows."""
     W = np.zeros((len(B), k))
     inner = B[np.ix_(chosen, chosen)]
     W[chosen] = scipy.linalg.eigh(inner, subset_by_index=(0, k - 1))[1]
@@ -139,7 +140,7 @@ def _on_rows(B: Float, k: int, chosen: NDArray[np.int64]) -> Float:
 
 
 def nearest_graph(wanted: Float) -> Float:
-    """The matrix nearest to an (n, n) one with entries >= 0, 0 on the diagonal, rows summing to 1.
+    """Find the nearest matrix with entries >= 0, 0 on the diagonal, and rows that sum to 1.
 
     O(n^2 log n); Duchi, Shalev-Shwartz, Singer and Chandra (2008).
     """
