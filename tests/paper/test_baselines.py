@@ -79,7 +79,7 @@ def test_a_baseline_s_objective_falls_and_its_constraints_hold(
 def test_a_baseline_s_objective_is_that_of_its_model(
     name: str, data: Labelled, start: Float
 ) -> None:
-    """Recomputed from Y and the weights; of C in RUFS only what any C costs at least is known."""
+    """Recompute the objective from Y and the weights; for RUFS its least value over all C."""
     alpha, beta = 0.5, 0.3
     fit = FITS[name](data.Z, data.graph, start, **settings(name, alpha, beta), iterations=3)
     Y, W, Z = fit.indicators, fit.weights, data.Z
@@ -185,8 +185,8 @@ def test_each_row_of_the_graph_is_the_nearest_there_is() -> None:
         assert found[i, i] == 0
 
 
-def test_sf2sog_as_printed_is_met_by_copies_alone(data: Labelled) -> None:
-    """As many copies as clusters make Z W = 0, whatever the clusters are: nothing costs less."""
+def test_sf2sog_as_printed_is_minimised_by_copies(data: Labelled) -> None:
+    """As many copies as clusters give Z W = 0, the least cost, whatever the clusters are."""
     Z = np.hstack([data.Z, data.Z[:, -data.k :]])
     fit = sf2sog(Z, data.graph, data.k, 2 * data.k, lambda_=1.0, gamma=1.0)
     p = data.Z.shape[1]

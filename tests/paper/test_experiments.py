@@ -1,4 +1,4 @@
-"""The paper's comparison and figures: protocol, printed numbers, ADMMs, and the one command."""
+"""The paper's comparison and figures: protocol, printed numbers, ADMMs and the command."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 
 def polar_factor(H: Array) -> Array:
-    """P Q^T where H = P S Q^T."""
+    """Return P Q^T of H = P S Q^T."""
     try:
         P, _, Qt = np.linalg.svd(H, full_matrices=False)
     except np.linalg.LinAlgError:
@@ -42,7 +42,7 @@ def literal_admm(
     max_iter: int = 3000,
     patience: int = 30,
 ) -> dict[str, Any]:
-    """Algorithm 1; returns selected, iterations, converged, objective (per iteration), V, U, W."""
+    """Run Algorithm 1; return selected, iterations, converged, objective by iteration, V, U, W."""
     A = (P_k * lam) @ P_k.T
     mu = 1e-6 * lam.max()
     mu_max = 1e3 * lam.max()
@@ -86,7 +86,7 @@ def literal_admm(
 
 
 def spectral_embedding(X: Array, q: int, neighbours: int = 10) -> Array:
-    """Leading eigenvectors of D^-1/2 A D^-1/2, A joining rows of which one is near the other."""
+    """Return the leading eigenvectors of D^-1/2 A D^-1/2, A the graph of nearest rows."""
     distances = ((X[:, None] - X[None]) ** 2).sum(axis=-1)
     A = np.zeros_like(distances)
     for i, row in enumerate(distances):

@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 
 # The literal form is sensitive to the twelfth digit here: its SVD mixes two scales.
 UNSTABLE = {("DNA_statlog", 100), ("HARS_3000", 50)}
-# Its full SVD takes many seconds here, and says what it says at h = 50.
+# Its full SVD takes many seconds here, and shows no more than at h = 50.
 SLOW = {("MicroMass_mixed360", 100), ("MNIST_first3468", 100), ("HARS_3000", 100)}
 
 
@@ -52,7 +52,7 @@ def test_same_as_the_literal_algorithm(name: str, h: int) -> None:
     assert ours.converged
     if (name, h) in UNSTABLE:
         assert np.intersect1d(ours.selected, theirs["selected"]).size >= 0.95 * h
-        # The literal's own end on DNA varies by 1 % with the build of BLAS: ours may be higher.
+        # The literal form's own result on DNA varies by 1 % with the build of BLAS.
         assert ours.solver_objective >= theirs["objective"][-1] * (1 - 5e-3)
     else:
         assert ours.selected.tolist() == theirs["selected"].tolist()
@@ -71,7 +71,7 @@ def test_close_to_the_optimum_and_never_above(name: str, h: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "h"), CASES)
-def test_what_is_reported_belongs_together(name: str, h: int) -> None:
+def test_reported_figures_agree(name: str, h: int) -> None:
     P, lam, _ = factors(name)
     s = solved(name, h)
     assert s.selected.dtype == np.int64
@@ -144,7 +144,7 @@ def test_every_shape_agrees_with_the_literal_form(p: int, k: int, h: int) -> Non
     assert s.solver_objective <= exact(P, lam, h, tolerance=0.0).solver_objective * (1 + 1e-14)
 
 
-def test_running_out_of_iterations_is_said() -> None:
+def test_running_out_of_iterations_is_reported() -> None:
     P, lam = small_factor(60, 3)
     s = admm(P, lam, 10, tolerance=1e-12, max_iter=7)
     assert (s.iterations, s.converged) == (7, False)
@@ -186,7 +186,7 @@ def test_start_is_the_qr_of_components_and_unit_vectors() -> None:
     assert np.array_equal(begun[:, :3], P)
 
 
-def test_start_passes_over_unit_vectors_it_already_spans() -> None:
+def test_start_skips_unit_vectors_that_it_already_spans() -> None:
     # Features 2 and 0 are components themselves.
     P = np.eye(6)[:, [2, 0]]
     begun = start(P, np.array([2, 0, 5, 1, 3, 4]), 4)

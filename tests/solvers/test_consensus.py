@@ -37,7 +37,7 @@ class Planted(NamedTuple):
 
 
 def planted(copies: int = 1, seed: int = 0) -> Planted:
-    """Three clusters told apart by features 0 and 1 (each several times), noise, and a tail."""
+    """Make three clusters separated by features 0 and 1 (with copies), noise, and outliers."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, 600)
     centres = np.array([[-2.0, 0.0], [2.0, -2.0], [2.0, 2.0]])[y]
@@ -50,7 +50,7 @@ def planted(copies: int = 1, seed: int = 0) -> Planted:
 
 
 def kernels(Z: Array, P: Array, values: Array, k: int) -> tuple[Array, Array]:
-    """The clipped rows, and the mean centred kernel of the clusterings."""
+    """Return the clipped rows and the mean centred kernel of the clusterings."""
     clipped = np.clip(Z, -2.5, 2.5)
     kernel = np.zeros((len(Z), len(Z)))
     scores = clipped @ P[:, :k] / np.sqrt(values[:k])
@@ -68,13 +68,13 @@ def kernels(Z: Array, P: Array, values: Array, k: int) -> tuple[Array, Array]:
     return clipped, kernel
 
 
-def test_the_votes_are_inner_products_with_the_mean_kernel() -> None:
+def test_variances_between_clusters_are_inner_products_with_the_mean_kernel() -> None:
     Z, P, values, _ = planted()
     clipped, kernel = kernels(Z, P, values, 3)
-    votes = ensemble(P, values, in_blocks(Z, 600), 3)
+    found = ensemble(P, values, in_blocks(Z, 600), 3)
     expected = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
-    np.testing.assert_allclose(votes.between, expected, rtol=1e-9, atol=1e-12)
-    assert votes.length == pytest.approx(np.linalg.norm(kernel), rel=1e-9)
+    np.testing.assert_allclose(found.between, expected, rtol=1e-9, atol=1e-12)
+    assert found.length == pytest.approx(np.linalg.norm(kernel), rel=1e-9)
 
 
 def test_each_step_aligns_the_kernels_best() -> None:
@@ -100,7 +100,7 @@ def test_each_step_aligns_the_kernels_best() -> None:
     assert found.iterations == len(found.history["solver_objective"]) == 6
 
 
-def test_chooses_what_tells_the_clusters_apart_and_each_side_of_it_first() -> None:
+def test_chooses_features_that_separate_clusters_in_different_directions_first() -> None:
     Z, P, values, _ = planted(copies=4)
     C = Z.T @ Z / len(Z)
     two = consensus(P, values, kept_rows(C), in_blocks(Z, 600), 3, 2, tolerance=1e-12).selected

@@ -88,12 +88,12 @@ def test_copies_gain_nothing() -> None:
     C = doubled.T @ doubled / len(doubled)
     found = css(Pt[:3].T, s[:3] ** 2 / 60, kept_rows(C), 8, tolerance=1e-10)
     assert found.selected.tolist() == list(range(8))
-    # Beyond the rank the best scores fill up.
+    # Beyond the rank the highest scores follow.
     assert css(Pt[:3].T, s[:3] ** 2 / 60, kept_rows(C), 16, tolerance=1e-10).selected.size == 16
 
 
-def test_without_the_matrix_the_factor_stands_in() -> None:
-    # With all components the model of the factor is the matrix itself.
+def test_without_the_matrix_the_factor_replaces_it() -> None:
+    # With all components the factor gives the matrix itself.
     Z, _, P, lam = small(60, 10, 10)
     kept = css(P[:, :3], lam[:3], kept_rows(Z.T @ Z / len(Z)), 6, tolerance=1e-10)
     modelled = css(P[:, :3], lam[:3], factor_rows(P, lam), 6, tolerance=1e-10)

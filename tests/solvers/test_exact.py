@@ -34,7 +34,7 @@ def test_no_subset_is_better() -> None:
     assert solution.solver_objective == pytest.approx(A[best, best].sum(), rel=1e-13)
 
 
-def test_what_a_closed_form_reports() -> None:
+def test_figures_of_a_closed_form() -> None:
     solution = exact(np.eye(4)[:, :2], np.array([2.0, 1.0]), 1, tolerance=0.0)
     assert solution.selected.dtype == np.int64
     assert (solution.iterations, solution.converged) == (0, True)

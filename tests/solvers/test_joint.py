@@ -1,4 +1,4 @@
-"""The alternation: its objective, its start, its end."""
+"""The joint choice: objective, start and end of the alternation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_shape(k: int, h: int) -> None:
     assert found.solver_objective <= h * (1 + 1e-12)
 
 
-def test_running_out_of_iterations_is_said() -> None:
+def test_running_out_of_iterations_is_reported() -> None:
     name = "MNIST_first3468"
     Z, _ = standardised(name)
     C = Z.T @ Z / len(Z)
@@ -72,7 +72,7 @@ def test_running_out_of_iterations_is_said() -> None:
     assert (found.iterations, found.converged) == (3, False)
 
 
-def test_copies_do_not_make_it_circle() -> None:
+def test_copies_do_not_make_it_cycle() -> None:
     C = np.kron(np.eye(3), np.ones((4, 4)))
     P = np.kron(np.eye(3), np.full((4, 1), 0.5))
     found = joint(P, np.full(3, 4.0), kept_rows(C), 5, tolerance=1e-12)

@@ -23,13 +23,13 @@ def clusters(m: int, apart: float, k: int = 3, seed: int = 0) -> tuple[Array, Ar
 
 
 def of_rows(rows: Array, q: int) -> Array:
-    """Each row in the eigenvectors of its place."""
+    """Embed each row at its place."""
     vectors, place_of = embedding(rows, q)
     return vectors[place_of]
 
 
 def projector(vectors: Array) -> Array:
-    """What a basis and any rotation of it have in common."""
+    """Return the projector on the span, the same for every basis."""
     return vectors @ vectors.T
 
 

@@ -1,4 +1,4 @@
-"""The polar step, whatever H is like."""
+"""The polar step, for matrices of every condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block Lanczos against whole-array NumPy: scores, honesty of the estimates, reads."""
+"""Block Lanczos against whole-array NumPy: scores, error estimates, reads."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ KINDS = [clusters, duplicated, low_rank, noise, decaying]
     max_passes=st.sampled_from([3, 6, 30]),
     seed=st.integers(0, 1000),
 )
-def test_errors_are_no_larger_than_said(
+def test_errors_are_no_larger_than_estimated(
     make: Any,
     n: int,
     p: int,
@@ -164,7 +164,7 @@ def test_errors_are_no_larger_than_said(
     # An estimate, not a bound: 1.3 was the most seen where reads ran out.
     assert error <= 2 * found.score_error
     if found.settled:
-        # Or nothing was left to find, and a gap that rounding blurs makes the error.
+        # Or all was found, and the error comes from a gap that rounding blurs.
         exhausted = found.residuals.max() <= 1e-5 * found.eigenvalues[0]
         assert found.score_error < tol or exhausted
     else:
@@ -256,7 +256,7 @@ def test_a_probe_that_misleads_costs_no_digits(offset: float) -> None:
     assert np.abs(scores_of(found, 3) - reference(x).scores(3)).max() <= 2e-8
 
 
-def test_running_out_of_reads_is_said() -> None:
+def test_running_out_of_reads_is_reported() -> None:
     x = noise(2000, 400, 3, 0)
     reader = Reader(x)
     found = run(x, 3, reader, tol=1e-8, max_passes=4)

@@ -1,4 +1,4 @@
-"""What holds of every method, and of one that is added."""
+"""Every method, and one that is added."""
 
 from __future__ import annotations
 

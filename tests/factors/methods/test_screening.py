@@ -1,4 +1,4 @@
-"""Missing values, rare features, features that are kept: against NumPy on tables made whole."""
+"""Missing values, rare features and kept features, against NumPy on completed tables."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def holes(dtype: Any = np.float64) -> Any:
     return whole
 
 
-def made_whole(x: Any, missing: str) -> tuple[Any, list[int]]:
-    """What a policy makes of a table, and which features of it are left."""
+def completed(x: Any, missing: str) -> tuple[Any, list[int]]:
+    """Apply a policy for missing values to a table; return it and the features left."""
     x = x.astype(np.float64)
     left = [j for j in range(x.shape[1]) if not np.isnan(x[:, j]).all()]
     if missing == "drop-features":
@@ -58,7 +58,7 @@ def made_whole(x: Any, missing: str) -> tuple[Any, list[int]]:
 
 
 def expected_scores(x: Any, missing: str, k: int = K) -> Any:
-    table, left = made_whole(x, missing)
+    table, left = completed(x, missing)
     scores = np.full(x.shape[1], np.nan)
     scores[left] = reference(table).every_score(k)
     return scores
@@ -77,7 +77,7 @@ def test_policies_on_every_method(tmp_path: Path, method: str, missing: str, dty
     exact = dtype == np.float64 or method == "tsqr"
     assert_same_scores(every_score(factor, K), expected_scores(x, missing), 1e-9 if exact else 2e-5)
     features = factor.features
-    table, left = made_whole(x, missing)
+    table, left = completed(x, missing)
     assert features.samples == len(table)
     assert features.excluded["all_missing"].tolist() == [EMPTY]
     np.testing.assert_allclose(features.mean[left], table.mean(axis=0), rtol=1e-5, atol=1e-6)
@@ -125,7 +125,7 @@ def test_any_gaps_in_one_read(seed: int, share: float, offset: float, missing: s
     rng = np.random.default_rng(seed)
     x = planted(90, 8, seed=seed % 7) + offset
     x[rng.random(x.shape) < share * rng.random(8)] = np.nan
-    table, left = made_whole(x, missing)
+    table, left = completed(x, missing)
     known = len(table) > 10 and len(left) > 2 and len(reference(table).usable) > 2
     if not known:
         return
@@ -133,10 +133,10 @@ def test_any_gaps_in_one_read(seed: int, share: float, offset: float, missing: s
     assert_same_scores(every_score(factor, 2), expected_scores(x, missing, 2), 1e-7)
 
 
-def test_features_that_the_probe_took_for_empty_cost_a_second_read(tmp_path: Path) -> None:
+def test_features_that_are_empty_in_the_probe_alone_cost_a_second_read(tmp_path: Path) -> None:
     x = np.tile(X, (20, 1))
     x[:, 3] = np.nan
-    x[1000:1010, 3] = np.arange(10)  # between the places that the probe looks at
+    x[1000:1010, 3] = np.arange(10)  # between the places that the probe reads
     x[1003, 8] = np.nan
     path = write_bare(tmp_path / "a", x, chunks=(1000, P))
     factor = decompose(path, K, screening=Screening("drop-samples"))

@@ -99,7 +99,7 @@ def test_update_leaves_the_block_alone() -> None:
     np.testing.assert_array_equal(x, X)
 
 
-def test_kernel_and_state_travel() -> None:
+def test_kernel_and_state_can_be_pickled() -> None:
     kernel = Gram(Scaling.from_probe(X[:64], "float64"))
     state = folded(kernel, X[:80], [])
     there, then = pickle.loads(pickle.dumps((kernel, state)))
@@ -108,7 +108,7 @@ def test_kernel_and_state_travel() -> None:
     assert a.scatter.tobytes() == b.scatter.tobytes()
 
 
-def test_all_that_is_not_finite_is_counted_after_the_first_too() -> None:
+def test_values_that_are_not_finite_are_counted_after_the_first_too() -> None:
     x = X.copy()
     x[10, 2] = np.nan
     x[150:160, 2] = np.inf
@@ -122,7 +122,7 @@ def test_all_that_is_not_finite_is_counted_after_the_first_too() -> None:
 
 
 @pytest.mark.parametrize("cuts", [[], [40], [60], [64, 90]])
-def test_ranges_of_what_the_probe_saw_one_value_of(cuts: list[int]) -> None:
+def test_ranges_of_features_with_one_value_in_the_probe(cuts: list[int]) -> None:
     x = X.copy()
     x[:90, [1, 4]] = [7, -3]
     x[90:, 1] = 7

@@ -31,7 +31,7 @@ def partitions(n: int, rows: int, blocks: int) -> list[range]:
 
 
 def example(seed: int, n: int, p: int, dtype: str) -> tuple[np.ndarray, Standard, np.ndarray]:
-    """Rows, what standardises them (the last feature is constant), standardised rows."""
+    """Return rows, means and deviations (the last feature is constant), and standardised rows."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 50, size=(n, p)).astype(dtype)
     X[:, -1] = 7

@@ -51,7 +51,7 @@ def test_index_does_not_depend_on_how_it_is_found(
 
 
 def test_a_smaller_sample_is_part_of_a_larger_one() -> None:
-    # The m smallest hashes: what makes samples of parts mergeable.
+    # Being the m smallest hashes, samples of parts can be merged.
     assert set(sample_index(5000, 40)) < set(sample_index(5000, 400))
 
 

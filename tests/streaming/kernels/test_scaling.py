@@ -66,7 +66,7 @@ def test_float32_numbers_far_from_zero_are_shifted_without_rounding() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i8", "f4", "f8"])
-def test_what_varies_in_the_probe_is_sure(dtype: str) -> None:
+def test_features_that_vary_in_the_probe_are_sure(dtype: str) -> None:
     x = np.ones((300, 4), dtype)
     x[5, 1] = 0
     x[200, 3] = 0

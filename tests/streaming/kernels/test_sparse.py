@@ -134,7 +134,7 @@ def test_ranges_count_the_zeros_that_are_not_stored(X: Array, factor: int) -> No
         assert low.dtype == high.dtype == X.dtype
 
 
-def test_what_is_not_finite_is_counted_by_feature() -> None:
+def test_values_that_are_not_finite_are_counted_by_feature() -> None:
     dense = table(100, 5, 0.5).toarray()
     dense[[3, 4], [1, 1]] = np.nan
     dense[7, 2] = np.inf

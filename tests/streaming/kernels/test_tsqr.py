@@ -1,4 +1,4 @@
-"""The tall-skinny QR against whole-array NumPy, and against Gram where that runs out of digits."""
+"""The tall-skinny QR against whole-array NumPy, and against Gram where that lacks digits."""
 
 from __future__ import annotations
 
