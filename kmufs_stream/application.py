@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.events import SILENT, Progress
-from kmufs_stream.factors.computing import inputs_of
 from kmufs_stream.factors.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.factors.planning import table_of
 from kmufs_stream.factors.reopening import open_like
@@ -141,7 +140,7 @@ def apply(
     source = name_of(selection)
     root, every = read_selection(selection)
     matrix = open_like(selection, data, storage_options=storage_options)
-    check_output(target, [selection, *inputs_of(matrix)], overwrite=overwrite)
+    check_output(target, [selection, *matrix.inputs], overwrite=overwrite)
     dim = str(every["score"].dims[0])
     theirs = [str(plain(label)) for label in every[dim].values] if dim in every.coords else None
     columns, matched = find_features(

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from kmufs_stream.events import SILENT, Progress, Started
-from kmufs_stream.factors.computing import checkpoint_for, compute_factor, inputs_of
+from kmufs_stream.factors.computing import checkpoint_for, find_factor
 from kmufs_stream.factors.factor import Factor, as_whole
 from kmufs_stream.factors.identity import (
     check_unchanged,
 )
 from kmufs_stream.factors.planning import plan_for
+from kmufs_stream.factors.reopening import open_inputs
 from kmufs_stream.factors.store import save_factor
-from kmufs_stream.options import LanczosOptions, MethodName, PrecisionName, Screening
-from kmufs_stream.sources import open_matrix
+from kmufs_stream.options import LanczosOptions, MethodName, PrecisionName, Screening, Spec
 from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import PlaceLike, place_of
 from kmufs_stream.storage.provenance import origin
@@ -101,21 +101,20 @@ def decompose(
     O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
     """
     k = as_whole("k", k)
-    matrix = open_matrix(data, storage_options=storage_options)
+    spec = Spec(memory, threads, precision, checkpoint, resume, storage_options, progress)
     lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
+    inputs = open_inputs(data, None, storage_options)
+    matrix = inputs.matrix
     request = PlanRequest(method=method, memory=memory, threads=threads, precision=precision)
     plan = plan_for(matrix, k, request, lanczos, screening)
     target = None if out is None else place_of(out, storage_options)
-    kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
     if target is not None:
-        check_output(target, inputs_of(matrix), overwrite=overwrite)
+        check_output(target, inputs.places, overwrite=overwrite)
     made = origin(matrix.source, command)
-    with checkpoint_for(
-        plan, target, kept_in, resume=resume, about=made, progress=progress
-    ) as kept:
-        factor, _ = compute_factor(matrix, k, None, plan, lanczos, screening, made, progress, kept)
-        check_unchanged(matrix, factor.fingerprint["chunks"])
+    with checkpoint_for(plan, target, spec, made) as kept:
+        found = find_factor(inputs, k, None, plan, lanczos, screening, made, progress, kept)
+        check_unchanged(matrix, found.chunks)
         if target is not None:
             progress(Started("writing"))
-            save_factor(factor, target, overwrite=overwrite)
-    return factor
+            save_factor(found.factor, target, overwrite=overwrite)
+    return found.factor

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
+from kmufs_stream.events import SILENT, Progress
 
 SolverName = Literal["admm", "consensus", "css", "exact", "joint"]
 MethodName = Literal["auto", "gram", "lanczos", "tsqr"]
@@ -153,3 +156,20 @@ class Screening:
                 Text("{min_nonzero} is {}.", self.min_nonzero),
                 "It is a fraction of the samples, between 0 and 1.",
             )
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a run may use, where it keeps its state, and who is told of it.
+
+    The functions of the package take these as keywords of their own; see
+    :func:`kmufs_stream.decompose`.
+    """
+
+    memory: str | int | None = None
+    threads: int | None = None
+    precision: PrecisionName = "auto"
+    checkpoint: str | os.PathLike[str] | None = None
+    resume: bool = False
+    storage_options: Mapping[str, Any] | None = None
+    progress: Progress = SILENT

@@ -17,7 +17,6 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.events import SILENT, Advanced, Noticed, Progress, Started
-from kmufs_stream.factors.computing import inputs_of
 from kmufs_stream.factors.identity import check_unchanged, identity_of_copy
 from kmufs_stream.results.writing import copy_coordinates, storable
 from kmufs_stream.sources import Matrix, open_matrix
@@ -156,7 +155,7 @@ def rechunk(
     began = time.perf_counter()
     target = place_of(out, storage_options)
     matrix = open_matrix(data, storage_options=storage_options)
-    check_output(target, inputs_of(matrix), overwrite=overwrite, parameter="out")
+    check_output(target, matrix.inputs, overwrite=overwrite, parameter="out")
     tiling = plan_tiles(matrix, memory)
     identity = identity_of_copy(matrix)
     dims = (matrix.metadata.sample_dim, matrix.metadata.feature_dim)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,13 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Noticed, Progress
-from kmufs_stream.factors.computing import FactorSeconds, checkpoint_for, compute_factor, inputs_of
-from kmufs_stream.factors.factor import Factor, as_whole, check_k, check_rank
-from kmufs_stream.factors.identity import check_belongs, check_screening, check_unchanged
+from kmufs_stream.factors.computing import FoundFactor, checkpoint_for, find_factor
+from kmufs_stream.factors.factor import Factor, as_whole
+from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.noise import beyond_noise
 from kmufs_stream.factors.planning import plan_for
-from kmufs_stream.factors.reopening import as_decomposed, open_like
+from kmufs_stream.factors.reopening import Inputs, open_inputs
 from kmufs_stream.factors.solving import SOLVERS, check_h, check_solver, foretold, solve, stage_of
-from kmufs_stream.factors.store import load_factor
 from kmufs_stream.factors.structure import correlation_of
 from kmufs_stream.options import (
     AdmmOptions,
@@ -30,6 +30,7 @@ from kmufs_stream.options import (
     PrecisionName,
     Screening,
     SolverName,
+    Spec,
 )
 from kmufs_stream.results.anndata_columns import check_anndata_output, write_anndata
 from kmufs_stream.results.result import (
@@ -47,7 +48,7 @@ from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.restrict import keep_samples, matching
 from kmufs_stream.storage.output import check_output, check_two_outputs
-from kmufs_stream.storage.places import PlaceLike, place_of
+from kmufs_stream.storage.places import Place, PlaceLike, place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.streaming.kernels.sample import sample_size
 from kmufs_stream.streaming.planning.plan import Plan
@@ -140,111 +141,123 @@ def select(
     """
     began = time.perf_counter()
     k, h = as_whole("k", k), as_whole("h", h)
-    matrix = open_like(factor, data, storage_options=storage_options)
-    places = inputs_of(matrix)
-    lanczos = lanczos or LanczosOptions()
-    wanted = None if keep is None else np.flatnonzero(matching(matrix, keep, "keep"))
-    if factor is not None and not isinstance(factor, Factor):
-        places.append(place_of(factor, storage_options))
-        factor = load_factor(places[-1])
-    if factor is not None:
-        matrix = as_decomposed(factor, matrix)
-    plan = plan_selection(
-        matrix,
-        k,
-        h,
-        solver=solver,
-        factor=factor,
-        selection_only=selection_only,
-        method=method,
-        lanczos=lanczos,
-        screening=screening,
-        memory=memory,
-        threads=threads,
-        precision=precision,
+    spec = Spec(memory, threads, precision, checkpoint, resume, storage_options, progress)
+    question = Question(
+        k, h, solver, options or AdmmOptions(), method, lanczos or LanczosOptions(), screening
     )
-    options = options or AdmmOptions()
-    target = None if out is None else place_of(out, storage_options)
-    if target is not None:
-        check_output(target, places, overwrite=overwrite)
-    kept_in = None if checkpoint is None else place_of(checkpoint, storage_options)
-    annotated = None
-    if anndata_out is not None:
-        copy = place_of(anndata_out, storage_options)
-        for other in (target, kept_in):
-            if other is not None:
-                check_two_outputs(copy, other, "anndata_out")
-        annotated = check_anndata_output(copy, matrix, places, overwrite=overwrite)
-    made = origin(matrix.source, command)
-    with checkpoint_for(
-        plan, target, kept_in, resume=resume, about=made, progress=progress
-    ) as states:
-        if factor is None:
-            settled = h if wanted is None else None
-            screening = screening or Screening()
-            factor, spent = compute_factor(
-                matrix, k, settled, plan, lanczos, screening, made, progress, states
-            )
-            pieces, passes = factor.fingerprint["chunks"], factor.passes
-            if target is None:  # else it is checked once the columns are copied, too
-                check_unchanged(matrix, pieces)
-        else:
-            pieces, passes = check_belongs(factor, matrix), 0
-            check_screening(factor, screening)
-            check_k(k, len(factor.singular_values), "components in this factor")
-            check_rank(k, factor)
-            progress(plan.resources)
-            spent = FactorSeconds(time.perf_counter() - began, 0.0)
+    inputs = open_inputs(data, factor, storage_options)
+    wanted = None if keep is None else np.flatnonzero(matching(inputs.matrix, keep, "keep"))
+    plan = _plan(inputs, question, spec, copies=not selection_only)
+    outputs = _outputs(inputs, out, anndata_out, spec, overwrite=overwrite)
+    made = origin(inputs.matrix.source, command)
+    with checkpoint_for(plan, outputs.result, spec, made) as states:
+        found = find_factor(
+            inputs,
+            k,
+            h if wanted is None else None,
+            plan,
+            question.lanczos,
+            screening,
+            made,
+            progress,
+            states,
+        )
+        if outputs.result is None:  # else it is checked once the columns are copied, too
+            check_unchanged(inputs.matrix, found.chunks)
         solving = time.perf_counter()
-        result = _choose(
-            factor, matrix, k, h, solver, options, wanted, passes, made, plan, progress
-        )
+        chosen = _choose(inputs.matrix, found, question, wanted, made, plan, progress)
         solved = time.perf_counter()
-        if target is not None:
-            write_result(
-                target,
-                result.matrix,
-                root_of(result, samples=not selection_only),
-                groups_of(result),
-                plan,
-                samples=not selection_only,
-                overwrite=overwrite,
-                verify=partial(check_unchanged, result.matrix, pieces),
-                progress=progress,
-            )
-        if annotated is not None:
-            write_anndata(annotated, result.matrix, feature_columns(result), overwrite=overwrite)
-        wrote = time.perf_counter()
-        seconds = Seconds(
-            read=spent.read,
-            factor=spent.factor,
-            solve=solved - solving,
-            write=wrote - solved,
-            total=wrote - began,
-        )
-        resources = Resources(plan, seconds, peak_memory())
-        return replace(result, output=target, anndata_output=annotated, resources=resources)
+        _write(chosen, outputs, found.chunks, samples=not selection_only, progress=progress)
+        ended = time.perf_counter()
+    seconds = Seconds(found.read, found.solve, solved - solving, ended - solved, ended - began)
+    return replace(
+        chosen,
+        output=outputs.result,
+        anndata_output=outputs.annotated,
+        resources=Resources(plan, seconds, peak_memory()),
+    )
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a table: k clusters, h features, and how to find them."""
+
+    k: int
+    h: int
+    solver: SolverName
+    options: AdmmOptions
+    method: MethodName
+    lanczos: LanczosOptions
+    screening: Screening | None
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where a result goes, checked before anything is computed."""
+
+    result: Place | None
+    annotated: Path | None
+    overwrite: bool
+
+
+def _plan(inputs: Inputs, question: Question, spec: Spec, *, copies: bool) -> Plan:
+    """What would run, and its predicted peak memory; ``copies``: the columns are written, too."""
+    check_solver(question.solver)
+    matrix, h = inputs.matrix, question.h
+    check_h(h, matrix.width)
+    sampled = sample_size(matrix.shape[0], matrix.shape[1] * matrix.dtype.itemsize)
+    request = PlanRequest(
+        h=h,
+        solver_bytes=SOLVERS[question.solver].memory(matrix.width, question.k, h, sampled),
+        copies=copies,
+        method=question.method,
+        memory=spec.memory,
+        threads=spec.threads,
+        precision=spec.precision,
+    )
+    screening = question.screening or Screening()
+    return plan_for(matrix, question.k, request, question.lanczos, screening, inputs.factor)
+
+
+def _outputs(
+    inputs: Inputs,
+    out: PlaceLike | None,
+    anndata_out: str | os.PathLike[str] | None,
+    spec: Spec,
+    *,
+    overwrite: bool,
+) -> Outputs:
+    options = spec.storage_options
+    result = None if out is None else place_of(out, options)
+    if result is not None:
+        check_output(result, inputs.places, overwrite=overwrite)
+    if anndata_out is None:
+        return Outputs(result, None, overwrite)
+    copy = place_of(anndata_out, options)
+    for other in (out, spec.checkpoint):
+        if other is not None:
+            check_two_outputs(copy, place_of(other, options), "anndata_out")
+    annotated = check_anndata_output(copy, inputs.matrix, inputs.places, overwrite=overwrite)
+    return Outputs(result, annotated, overwrite)
 
 
 def _choose(
-    factor: Factor,
     matrix: Matrix,
-    k: int,
-    h: int,
-    solver: str,
-    options: AdmmOptions,
+    found: FoundFactor,
+    question: Question,
     wanted: NDArray[np.int64] | None,
-    passes: int,
     made: dict[str, str],
     plan: Plan,
     progress: Progress,
 ) -> Selection:
-    """What a solver chooses by a factor, with the ``wanted`` features in it; not yet written."""
+    """Choose by a factor, with the ``wanted`` features in the choice."""
+    factor, k, h, solver = found.factor, question.k, question.h, question.solver
     check_h(h, len(factor.features.usable), "usable features")
-    if (note := foretold([solver], len(factor.components), [h], options.max_iter)) is not None:
+    max_iter = question.options.max_iter
+    if (note := foretold([solver], len(factor.components), [h], max_iter)) is not None:
         progress(Noticed(note))
     progress(stage_of(solver, h))
-    solution = solve(factor, k, h, solver, options, progress)
+    solution = solve(factor, k, h, solver, question.options, progress)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
     kept = np.empty(0, np.int64)
     if wanted is not None:
@@ -258,7 +271,7 @@ def _choose(
         matrix = keep_samples(matrix, rows)
     parameters: dict[str, float | int] = {}
     if SOLVERS[solver].takes_options:
-        parameters = {name: v for name, v in vars(options).items() if v is not None}
+        parameters = {name: v for name, v in vars(question.options).items() if v is not None}
     return Selection(
         k=k,
         solver=solver,
@@ -271,11 +284,32 @@ def _choose(
         ),
         correlation=correlation,
         factor=factor,
-        passes=passes,
+        passes=found.passes,
         matrix=matrix,
         origin=made,
         resources=Resources(plan),
     )
+
+
+def _write(
+    chosen: Selection, outputs: Outputs, chunks: str, *, samples: bool, progress: Progress
+) -> None:
+    """Write the result, with the chosen columns of all ``samples``, where that was asked for."""
+    if outputs.result is not None:
+        write_result(
+            outputs.result,
+            chosen.matrix,
+            root_of(chosen, samples=samples),
+            groups_of(chosen),
+            chosen.resources.plan,
+            samples=samples,
+            overwrite=outputs.overwrite,
+            verify=partial(check_unchanged, chosen.matrix, chunks),
+            progress=progress,
+        )
+    if outputs.annotated is not None:
+        columns = feature_columns(chosen)
+        write_anndata(outputs.annotated, chosen.matrix, columns, overwrite=outputs.overwrite)
 
 
 def plan_selection(
@@ -314,27 +348,17 @@ def plan_selection(
         What is asked for cannot be met, as far as metadata tell: k, h or an option out of range, a
         factor of a table of another shape, a budget too small.
     """
-    check_solver(solver)
-    k, h = as_whole("k", k), as_whole("h", h)
-    matrix = open_like(factor, data, storage_options=storage_options)
-    if factor is not None and not isinstance(factor, Factor):
-        factor = load_factor(factor, storage_options=storage_options)
-    if factor is not None:
-        matrix = as_decomposed(factor, matrix)
-    n, p = matrix.shape[0], matrix.width
-    check_h(h, p)
-    sampled = sample_size(n, matrix.shape[1] * matrix.dtype.itemsize)
-    request = PlanRequest(
-        h=h,
-        solver_bytes=SOLVERS[solver].memory(p, k, h, sampled),
-        copies=not selection_only,
-        method=method,
-        memory=memory,
-        threads=threads,
-        precision=precision,
+    question = Question(
+        as_whole("k", k),
+        as_whole("h", h),
+        solver,
+        AdmmOptions(),
+        method,
+        lanczos or LanczosOptions(),
+        screening,
     )
-    lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
-    return plan_for(matrix, k, request, lanczos, screening, factor)
+    inputs = open_inputs(data, factor, storage_options)
+    return _plan(inputs, question, Spec(memory, threads, precision), copies=not selection_only)
 
 
 def usable_positions(

@@ -132,9 +132,9 @@ def sweep(
         ]
         plan = max(plans, key=lambda plan: plan.peak)
         made = origin(matrix.source, None)
-        factor, _ = compute_factor(matrix, most, None, plan, lanczos, screening, made, progress)
-        check_unchanged(matrix, factor.fingerprint["chunks"])
-        passes = factor.passes
+        found = compute_factor(matrix, most, None, plan, lanczos, screening, made, progress)
+        check_unchanged(matrix, found.chunks)
+        factor, passes = found.factor, found.passes
     suggestion = suggest_k(factor)
     if ks is None:
         ks = [min(suggestion.k or 1, factor.rank)]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.events import SILENT, Progress, Started
-from kmufs_stream.factors.computing import check_spread, inputs_of
+from kmufs_stream.factors.computing import check_spread
 from kmufs_stream.factors.factor import Factor, RowSample, check_k, check_rank
 from kmufs_stream.factors.identity import added_rows, check_apart, check_unchanged, digest_of_chunks
 from kmufs_stream.factors.methods.gram import gram_kernel, leading_of_gram, state_of
@@ -95,7 +95,7 @@ def update(
     Reads ``data`` once, the older rows never. O(m p^2 + p^3).
     """
     matrix = open_like(factor, data, storage_options=storage_options)
-    inputs = inputs_of(matrix)
+    inputs = matrix.inputs
     target = None if out is None else place_of(out, storage_options)
     replaced: Place | None = None
     if not isinstance(factor, Factor):

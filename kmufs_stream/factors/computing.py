@@ -15,6 +15,8 @@ from kmufs_stream.errors import Placeholder, RequestError, Text
 from kmufs_stream.events import SILENT, Noticed, Progress, Started
 from kmufs_stream.factors.factor import Factor, check_k, check_rank
 from kmufs_stream.factors.identity import (
+    check_belongs,
+    check_screening,
     digest_without,
     fingerprint,
     identity_of_run,
@@ -23,12 +25,13 @@ from kmufs_stream.factors.methods import METHODS
 from kmufs_stream.factors.methods.screening import Standardised
 from kmufs_stream.factors.planning import problem_of
 from kmufs_stream.factors.reader import Reader, tell_plan
-from kmufs_stream.options import LanczosOptions, Screening
+from kmufs_stream.factors.reopening import Inputs
+from kmufs_stream.options import LanczosOptions, Screening, Spec
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.layout import dense
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.storage.output import check_two_outputs
-from kmufs_stream.storage.places import Place, name_of
+from kmufs_stream.storage.places import Place, name_of, place_of
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.kernels.sample import sample_index, sample_size
 from kmufs_stream.streaming.kernels.scaling import Scaling, read_probe
@@ -40,24 +43,15 @@ from kmufs_stream.system import blas
 CHECKPOINTED_BYTES = 50 * 10**9  # reading so much takes some minutes
 
 
-def inputs_of(matrix: Matrix) -> list[Place]:
-    """The store that the data lie in, if they do."""
-    return [] if matrix.provenance.place is None else [matrix.provenance.place]
-
-
 def checkpoint_for(
-    plan: Plan,
-    out: Place | None,
-    folder: Place | None,
-    *,
-    resume: bool,
-    about: Mapping[str, str],
-    progress: Progress,
+    plan: Plan, out: Place | None, spec: Spec, about: Mapping[str, str]
 ) -> Checkpoint | contextlib.nullcontext[None]:
-    """The checkpoint that was asked for, or that a long run gets beside its output; or none."""
+    """Open the checkpoint that was asked for, or that a long run keeps beside its output."""
+    options = spec.storage_options
+    folder = None if spec.checkpoint is None else place_of(spec.checkpoint, options)
     if folder is not None and out is not None:
         check_two_outputs(folder, out, "checkpoint")
-    beside = resume or plan.read_bytes >= CHECKPOINTED_BYTES
+    beside = spec.resume or plan.read_bytes >= CHECKPOINTED_BYTES
     if folder is None and beside and out is not None and not isinstance(out, Store):
         out = out.resolve()
         folder = out.with_name(f"{out.name}.checkpoint")
@@ -68,11 +62,11 @@ def checkpoint_for(
     if folder is not None:
         return Checkpoint(
             folder,
-            resume=resume,
-            tell=lambda text: progress(Noticed(text)),
+            resume=spec.resume,
+            tell=lambda text: spec.progress(Noticed(text)),
             about={**about, "partitions": len(plan.partitions)},
         )
-    if resume:
+    if spec.resume:
         raise RequestError(
             "bad_option",
             "There is nothing to resume: neither an output nor a checkpoint is given.",
@@ -82,11 +76,49 @@ def checkpoint_for(
 
 
 @dataclass(frozen=True)
-class FactorSeconds:
-    """Wall-clock seconds of reading with its block products, and of the in-memory stage."""
+class FoundFactor:
+    """A factor of a table, and what it took to have it.
 
-    read: float
-    factor: float
+    Attributes
+    ----------
+    chunks : digest of the stored chunks that it belongs to.
+    passes : reads of the data; 0 for a factor that was given.
+    read, solve : wall-clock seconds of reading with its block products, and in memory.
+    """
+
+    factor: Factor
+    chunks: str
+    passes: int = 0
+    read: float = 0.0
+    solve: float = 0.0
+
+
+def find_factor(
+    inputs: Inputs,
+    k: int,
+    h: int | None,
+    plan: Plan,
+    lanczos: LanczosOptions,
+    screening: Screening | None,
+    made: dict[str, str],
+    progress: Progress = SILENT,
+    checkpoint: Checkpoint | None = None,
+) -> FoundFactor:
+    """Take the factor that is given, once it proves to be of these data; else compute it.
+
+    See :func:`compute_factor`.
+    """
+    matrix, factor = inputs.matrix, inputs.factor
+    if factor is None:
+        screening = screening or Screening()
+        return compute_factor(matrix, k, h, plan, lanczos, screening, made, progress, checkpoint)
+    began = time.perf_counter()
+    chunks = check_belongs(factor, matrix)
+    check_screening(factor, screening)
+    check_k(k, len(factor.singular_values), "components in this factor")
+    check_rank(k, factor)
+    progress(plan.resources)
+    return FoundFactor(factor, chunks, read=time.perf_counter() - began)
 
 
 def compute_factor(
@@ -99,7 +131,7 @@ def compute_factor(
     made: dict[str, str],
     progress: Progress = SILENT,
     checkpoint: Checkpoint | None = None,
-) -> tuple[Factor, FactorSeconds]:
+) -> FoundFactor:
     """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest.
 
     Whether the data changed meanwhile is for the caller to check, once all that it reads is read.
@@ -159,7 +191,9 @@ def compute_factor(
     check_k(k, len(factor.features.usable), "usable features")
     check_rank(k, factor)
     total = time.perf_counter() - began
-    return factor, FactorSeconds(reader.seconds, total - reader.seconds)
+    return FoundFactor(
+        factor, belongs["chunks"], factor.passes, reader.seconds, total - reader.seconds
+    )
 
 
 def _check_samples(matrix: Matrix) -> None:

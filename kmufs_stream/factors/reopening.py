@@ -1,19 +1,20 @@
-"""Data opened as those were from which something was made."""
+"""Open data with the options recorded in a factor or selection that was made of them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.factors.factor import Factor
+from kmufs_stream.factors.store import load_factor
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.recognition import stored_attributes
 from kmufs_stream.sources.restrict import samples_meeting
 from kmufs_stream.sources.transforms import transformed
-from kmufs_stream.storage.places import PlaceLike, check_exists, place_of
+from kmufs_stream.storage.places import Place, PlaceLike, check_exists, place_of
 
 WHICH = ("variable", "features_from_variables")
 DIMS = ("sample_dims", "feature_dims")
@@ -31,6 +32,39 @@ LACKING = (  # codes of what these data have not, and others had
     "unknown_variable",
     "which_dimensions",
 )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run starts from.
+
+    Attributes
+    ----------
+    matrix : the table, as it was when the factor was made.
+    factor : a factor of it, if one is given.
+    places : what no output may overwrite.
+    """
+
+    matrix: Matrix
+    factor: Factor | None
+    places: list[Place]
+
+
+def open_inputs(
+    data: Any,
+    factor: Factor | PlaceLike | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Inputs:
+    """Open a table, and the factor by which features are chosen from it, if there is one."""
+    matrix = open_like(factor, data, storage_options=storage_options)
+    places = matrix.inputs
+    if factor is None:
+        return Inputs(matrix, None, places)
+    if not isinstance(factor, Factor):
+        place = place_of(factor, storage_options)
+        places.append(place)
+        factor = load_factor(place)
+    return Inputs(as_decomposed(factor, matrix), factor, places)
 
 
 def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Matrix:

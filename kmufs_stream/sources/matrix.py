@@ -159,6 +159,11 @@ class Matrix:
         return self.provenance.source
 
     @property
+    def inputs(self) -> list[Place]:
+        """The store that holds the data, if one does: no output may overwrite it."""
+        return [] if self.provenance.place is None else [self.provenance.place]
+
+    @property
     def width(self) -> int:
         """How many features take part."""
         return self.shape[1] if self.asked is None else len(self.asked)
