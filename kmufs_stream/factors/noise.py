@@ -19,19 +19,12 @@ def noise_edge(usable: int, samples: int) -> float:
 def beyond_noise(components: Float, eigenvalues: Float, samples: int) -> Bool:
     """Find features that vary with the components above the noise edge more than noise would.
 
+    Takes P_k, (u, k), and the k leading eigenvalues of the correlation matrix; returns (u,) bool.
     A component of eigenvalue lambda = l + (u / n) l / (l - 1) explains (l / (l - 1))^2 / n of the
     variance of an independent feature, times a chi-squared variable. These add up over components;
     about one of u independent features exceeds the threshold by chance. No feature is found where
-    no component is above the edge.
-
-    Parameters
-    ----------
-    components : (u, k) float64, P_k.
-    eigenvalues : (k,) float64, of the correlation matrix, falling.
-    samples : n.
-
-    Returns (u,) bool. O(u k). Source: Johnstone and Paul, "PCA in high dimensions: an orientation"
-    (2018), on spiked covariance matrices.
+    no component is above the edge. Source: Johnstone and Paul, "PCA in high dimensions: an
+    orientation" (2018), on spiked covariance matrices.
     """
     u = len(components)
     values = eigenvalues[eigenvalues > noise_edge(u, samples)]

@@ -41,6 +41,9 @@ def admm(
 ) -> Solution:
     """Choose h features by the bi-linear alternating direction method of multipliers.
 
+    ``solver_objective`` is Tr(S^T A S) of the chosen features; ``converged`` is False when
+    ``max_iter`` was reached first. Rows of equal 2-norm tie, and ties go to the lower index.
+
     Parameters
     ----------
     tolerance : float
@@ -53,12 +56,6 @@ def admm(
     patience : int
         Stop when the chosen rows have not changed for this many iterations.
 
-    Returns
-    -------
-    Solution
-        ``converged`` is False when ``max_iter`` was reached first. ``solver_objective`` is
-        Tr(S^T A S) of the chosen features.
-
     Raises
     ------
     ValueError
@@ -67,9 +64,8 @@ def admm(
 
     Notes
     -----
-    2 p h^2 + O(p h k + h^3) multiplications per iteration. Rows of equal 2-norm tie, and ties go
-    to the lower index. The path depends on the last bits of the products, hence on the number of
-    BLAS threads, which callers have to fix.
+    2 p h^2 + O(p h k + h^3) multiplications per iteration. The path depends on the last bits of
+    the products, hence on the number of BLAS threads, which callers have to fix.
 
     Source: Sun, Ding and Fan, arXiv 2411.15197, Algorithm 1.
     """

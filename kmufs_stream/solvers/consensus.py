@@ -49,27 +49,12 @@ def consensus(
 
     the centred alignment of the two samples x samples kernels ``Z_S Z_S^T`` and the mean of
     ``Y Y^T``, Y the normalised indicators (eq. 3 of Sun, Ding and Fan). A feature similar to the
-    chosen ones raises the denominator more than the numerator.
+    chosen ones raises the denominator more than the numerator. Alignments that differ by no more
+    than a share ``tolerance`` tie. ``solver_objective`` is the alignment, 0 to 1.
 
-    Parameters
-    ----------
-    components : float array, shape (p, r)
-        All components; the leading k are used.
-    tolerance : float
-        Alignments that differ by no more than this share tie.
+    Takes all r components and their eigenvalues, of which the leading k are used. Raises
+    ValueError also for k outside 1..r and for a sample of fewer than two rows.
 
-    Returns
-    -------
-    Solution
-        ``solver_objective`` is the alignment, 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        h outside 1..p, k outside 1..r, or a sample of fewer than two rows.
-
-    Notes
-    -----
     O(m p k) for a sample of m rows, and up to O(m^2 k) for its neighbours; O(p h) for the choice,
     which takes one row of the correlation matrix per step. Deterministic: Lanczos and K-means
     start from fixed seeds.

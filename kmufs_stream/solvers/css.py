@@ -24,21 +24,11 @@ def css(
     """Choose h features, one by one, whose span comes closest to the leading subspace Q_k.
 
     Every step takes the feature that most reduces ``||Q_k - proj_span(chosen) Q_k||_F``:
-    orthogonal matching pursuit with k targets. A copy of a chosen feature gains nothing. Once
-    nothing is left to gain, the features with the highest scores follow.
+    orthogonal matching pursuit with k targets. A copy of a chosen feature gains nothing. Gains
+    that differ by no more than a share ``tolerance`` of the largest tie. Once nothing is left to
+    gain, the features with the highest scores follow. ``solver_objective`` is
+    ``||proj_span(chosen) Q_k||_F^2``, at most k.
 
-    Parameters
-    ----------
-    tolerance : float
-        Gains that differ by no more than this share of the largest tie.
-
-    Returns
-    -------
-    Solution
-        ``solver_objective`` is ``||proj_span(chosen) Q_k||_F^2``, at most k.
-
-    Notes
-    -----
     One row of the correlation matrix per step, O(p h^2 + p h k) in all: only the row of a chosen
     feature is deflated by those chosen before (a left-looking pivoted Cholesky factorisation), so
     the p x p matrix is neither copied nor updated.

@@ -26,17 +26,10 @@ def joint(
 
     Given the features, the subspace is spanned by the leading k left singular vectors of their
     columns; given the subspace, the features with most variance in it are chosen. The start is
-    :func:`exact`.
+    :func:`exact`. ``solver_objective`` is the variance of the chosen features in their own best
+    subspace: the sum of the k largest eigenvalues of their correlation matrix. It rises from
+    iteration to iteration; ``converged`` means that no exchange raises it any more.
 
-    Returns
-    -------
-    Solution
-        ``solver_objective`` is the variance of the chosen features in their own best subspace:
-        the sum of the k largest eigenvalues of their correlation matrix. It rises from iteration
-        to iteration; ``converged`` means that no exchange raises it any more.
-
-    Notes
-    -----
     O(h^3 + p h k) and h rows of the correlation matrix per iteration; nothing is read again.
 
     Source: eq. 6 of Sun, Ding and Fan, arXiv 2411.15197, relaxed in the indicators alone.

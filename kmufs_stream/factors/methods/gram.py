@@ -131,15 +131,11 @@ def _about_mean(state: GramState, gaps: Gaps, scaling: Scaling) -> Gaps:
 
 
 def state_of(leading: Leading, scaling: Scaling) -> GramState:
-    """Rebuild the merged state that a factor with its correlation matrix was made from.
+    """Rebuild, to rounding, the merged state that a factor with a correlation matrix was made from.
 
-    Parameters
-    ----------
-    scaling : shift and scale of the new state, of the features asked for; its unsure ones are
-        constant or have no value.
-
-    Equal to rounding. Features excluded for other reasons keep their variances only, not their
-    products with other features. O(p^2), four matrices of p^2, and three more with gaps.
+    The scaling is of the features asked for; its unsure ones are constant or have no value.
+    Features excluded for other reasons keep their variances only, not their products with other
+    features. O(p^2), four matrices of p^2, and three more with gaps.
     """
     assert leading.correlation is not None
     features = leading.features.of_asked()

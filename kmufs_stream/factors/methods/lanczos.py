@@ -39,9 +39,9 @@ FAR_SHARE = 1 / 8  # of the features: shifting more costs as much as shifting al
 RANGE_REACH = 2.0**40  # values and spreads up to here are far from overflow and underflow
 
 
-def product_block_columns(k: int) -> int:
-    """Return the columns of a block for k clusters: most data then settle in five or six reads."""
-    return k + 22
+def block_columns(problem: Problem) -> int:
+    """Return the columns of a block: with k + 22 most data settle in five or six reads."""
+    return min(problem.k + 22, problem.p)
 
 
 def lanczos(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
@@ -56,7 +56,7 @@ def lanczos(problem: Problem, read: Reads, scaling: Scaling) -> Leading:
     """
     p, k, sparse, options = problem.p, problem.k, problem.sparse, problem.lanczos
     rng = np.random.default_rng(options.seed)
-    width = min(product_block_columns(k), p)
+    width = block_columns(problem)
     # A block as wide as the data spans everything: no need to draw it.
     start = np.eye(p) if width == p else rng.standard_normal((width, p))
     start = start.astype(scaling.precision)
@@ -196,7 +196,7 @@ def _images(
 
 def _cost(problem: Problem, rows: int, itemsize: int) -> Cost:
     p, reads = problem.p, problem.lanczos.max_passes
-    width = min(product_block_columns(problem.k), p)
+    width = block_columns(problem)
     columns = min(p, width * (reads + 1))
     state = 8 * p * (width + 6)
     update = itemsize * (width * p + 2 * width * rows) + 8 * p

@@ -22,7 +22,7 @@ from reference import Reference, reference, top
 from kmufs_stream import LanczosOptions
 from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.factors.methods.krylov import Krylov, contenders
-from kmufs_stream.factors.methods.lanczos import METHOD, lanczos, product_block_columns
+from kmufs_stream.factors.methods.lanczos import METHOD, block_columns, lanczos
 from kmufs_stream.factors.methods.leading import Leading
 from kmufs_stream.factors.methods.method import Problem
 from kmufs_stream.factors.methods.screening import Standardised, standardise
@@ -466,8 +466,8 @@ def test_basis_stays_orthonormal_through_breakdown(rank: int) -> None:
 
 def test_bytes_bound_the_arrays() -> None:
     p, k, steps = 4000, 5, 6
-    block = product_block_columns(k)
     asked = problem(p, k, max_passes=steps)
+    block = block_columns(asked)
     size = METHOD.cost(asked, 500, 8)
     x = noise(600, p, k, 0)
     scaling = Scaling.from_probe(x, "float64")
