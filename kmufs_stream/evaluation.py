@@ -43,9 +43,8 @@ from kmufs_stream.streaming.planning.plan import Plan, make_plan
 from kmufs_stream.streaming.planning.sizing import PlanRequest
 from kmufs_stream.system import blas
 from kmufs_stream.system.memory import peak_memory
+from kmufs_stream.typing import Float
 from kmufs_stream.version import __version__
-
-Float = NDArray[np.float64]
 
 STARTS = 10
 ROUNDING = 1e-12  # a share of variance that is none

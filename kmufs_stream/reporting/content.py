@@ -29,8 +29,7 @@ from kmufs_stream.sources.recognition import SWEPT
 from kmufs_stream.storage.places import Place, name_of, zarr_root
 from kmufs_stream.storage.zarr_io import quietly
 from kmufs_stream.system import blas
-
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Float
 
 ROWS = 2000  # of a result that are looked at, at most
 RUNS = 20  # places that these are read from

@@ -9,7 +9,7 @@ import scipy.optimize
 import scipy.special
 from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Float
 
 COPIES = 0.95  # absolute correlation of features that say nearly the same
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
@@ -20,8 +19,7 @@ from kmufs_stream.streaming.kernels.sample import TakeRows, sample_index, sample
 from kmufs_stream.streaming.passes import run_planned
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.planning.sizing import Candidate, Candidates, Cost
-
-Float = NDArray[np.float64]
+from kmufs_stream.typing import Float
 
 # Standardised tables up to this size are clustered by scikit-learn. Larger ones have so many rows
 # that starts on a sample of them end close by, and a few steps over all rows suffice.
