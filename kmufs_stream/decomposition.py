@@ -1,4 +1,4 @@
-"""From a matrix to its factor: probe, pass, eigenproblem."""
+"""Decompose a table into the factor that every selection follows from."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def decompose(
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> Factor:
-    """The factor of a samples x features table: every (k', h, solver), k' <= its rank, follows.
+    """Compute the factor of a samples x features table, which answers every k, h and solver.
 
     Parameters
     ----------
     data : path, address, Zarr store or array, table in memory, or Matrix
-        Whatever :func:`kmufs_stream.open_matrix` opens.
+        Anything that :func:`kmufs_stream.open_matrix` opens.
     k : int
         Number of clusters; the factor keeps min(usable features, 2k + 1) components.
     method : {'auto', 'gram', 'lanczos', 'tsqr'}, default 'auto'
@@ -55,48 +55,47 @@ def decompose(
     lanczos : LanczosOptions, optional
         When ``lanczos`` stops, and its seed.
     screening : Screening, optional
-        What becomes of missing values, and of features that hardly vary.
+        How to treat missing values and features that hardly vary.
     memory : str or int, optional
-        Budget such as ``"2GB"``; half of what is available by default.
+        Memory budget in bytes, or such as ``"2GB"``; by default half of what is available.
     threads : int, optional
-        Block tasks side by side; one more than there are cores by default, so that one reads while
+        Block tasks side by side; by default one more than there are cores, so that one reads while
         the others compute.
     precision : {'auto', 'float32', 'float64'}, default 'auto'
-        Of the products of blocks; ``auto`` takes float32 where it holds every value of the data's
+        Of the products of blocks; ``auto`` is float32 if that holds every value of the data's
         dtype.
     out : path, address or empty Zarr store, optional
-        Where to store the factor too.
+        Where to write the factor.
     overwrite : bool, default False
-        Replace what is there; see :func:`kmufs_stream.select`.
+        Replace an existing one; see :func:`kmufs_stream.select`.
     checkpoint : path or address, optional
-        Keeps what has been read until the run has ended. Long runs with an ``out`` keep it beside
-        that, as ``<out>.checkpoint``.
+        Where to save progress until the run ends. Long runs with ``out`` use ``<out>.checkpoint``.
     resume : bool, default False
-        Go on from what is in the checkpoint.
+        Continue from the checkpoint.
     storage_options : mapping, optional
-        For fsspec, where any of these is an address such as ``s3://bucket/x``.
+        Options of fsspec for addresses such as ``s3://bucket/x``.
     command : str, optional
-        The command line that asks for this, to be kept in the factor with the date.
+        A command line to record in the factor, with the date.
     progress : callable, optional
-        Told of what happens; see :func:`kmufs_stream.select`.
+        Called with each event; see :func:`kmufs_stream.select`.
 
     Returns
     -------
     Factor
-        All that solvers need of these data.
+        All that solvers need to know of these data.
 
     Raises
     ------
     RequestError
-        k out of range, values infinite or (unless ``screening`` says what then) missing, no feature
-        that varies, fewer than two samples, a budget too small.
+        k out of range, infinite values, missing values (unless ``screening`` treats them), no
+        feature that varies, fewer than two samples, a budget too small.
     BrokenError
         A chunk is missing or cannot be read.
 
     Notes
     -----
-    Where a ``distributed.Client`` is active the workers of its cluster read, unless the data are in
-    this process's memory; the result is the same bit for bit.
+    The workers of an active ``distributed.Client`` read, unless the data are in this process's
+    memory; the result is the same bit for bit.
 
     O(n p^2 + p^3) for ``gram``, O(n p k) per read for ``lanczos``.
     """

@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kmufs_stream.decomposition import decompose
 from kmufs_stream.errors import Option, RequestError, Text, counted
 from kmufs_stream.factors.batches import Batches
-from kmufs_stream.factors.factor import Factor, as_whole
-from kmufs_stream.factors.solving import check_h, check_solver, solve
+from kmufs_stream.factors.factor import Factor, as_whole, check_h
+from kmufs_stream.factors.solving import check_solver, solve
 from kmufs_stream.options import AdmmOptions, SolverName
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import Matrix, open_matrix

@@ -1,4 +1,4 @@
-"""Select features: from a table, or from its factor, to a result."""
+"""Select features: open, plan, factor, choose, write."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Noticed, Progress
 from kmufs_stream.factors.computing import FoundFactor, checkpoint_for, find_factor
-from kmufs_stream.factors.factor import Factor, as_whole
+from kmufs_stream.factors.factor import Factor, as_whole, check_h
 from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.noise import beyond_noise
 from kmufs_stream.factors.planning import plan_for
 from kmufs_stream.factors.reopening import Inputs, open_inputs
-from kmufs_stream.factors.solving import SOLVERS, check_h, check_solver, foretold, solve, stage_of
+from kmufs_stream.factors.solving import SOLVERS, check_solver, long_run_note, solve, solving_stage
 from kmufs_stream.factors.structure import correlation_of
 from kmufs_stream.options import (
     AdmmOptions,
@@ -87,55 +87,54 @@ def select(
     Parameters
     ----------
     data : path, address, Zarr store or array, table in memory, or Matrix
-        Whatever :func:`kmufs_stream.open_matrix` opens.
+        Anything that :func:`kmufs_stream.open_matrix` opens.
     k : int
         Number of clusters.
     h : int
         Number of features to choose.
     solver : {'admm', 'consensus', 'css', 'exact', 'joint'}, default 'admm'
         ``admm``: the paper's Algorithm 1 (Sun, Ding and Fan, arXiv 2411.15197); ``exact``: the
-        optimum of its model in closed form; ``joint``: its problem before the relaxation; ``css``:
-        column subset selection; ``consensus``: alignment with an ensemble of clusterings, which
-        finds unlabelled groups best on most data.
+        optimum of its model in closed form; ``joint``: its problem before relaxation (eq. 6);
+        ``css``: column subset selection; ``consensus``: alignment with an ensemble of clusterings,
+        the best at finding unlabelled groups on most data.
     options : AdmmOptions, optional
         Parameters of the ADMM.
     factor : Factor, path, address or Zarr store, optional
-        A factor of these data, or where it is stored: the data are then not read for it, and where
-        in them the table is, transforms, and what takes part need not be said again.
+        A factor of these data, or where one is stored. The data are not read for it again, and
+        the options with which they were opened need not be repeated.
     out : path, address or empty Zarr store, optional
-        Where to write the result, such as ``s3://bucket/chosen.zarr``; nothing is written by
-        default.
+        Where to write the result, such as ``s3://bucket/chosen.zarr``; by default nothing is
+        written.
     anndata_out : path, optional
-        Where to write a copy of the AnnData store that ``data`` is, with three columns more in the
-        table of its features: ``kmufs_selected``, ``kmufs_score``, ``kmufs_rank``.
+        Where to copy the AnnData store that ``data`` is, with the columns ``kmufs_selected``,
+        ``kmufs_score`` and ``kmufs_rank`` added to its table of features.
     overwrite : bool, default False
-        Replace an existing result once the new one is complete; in an object store it is then
-        copied there, and nothing is there meanwhile.
+        Replace an existing result once the new one is complete. In an object store this is not
+        atomic: there is no result while the new one is copied.
     selection_only : bool, default False
-        Write indices, scores and diagnostics, copy no data.
+        Write indices, scores and diagnostics without the data.
     keep : str or sequence of str, optional
-        Labels, patterns or ``@FILE``, as of :func:`kmufs_stream.open_matrix`, of features that are
-        always chosen, in place of the lowest scores among what the solver chose.
+        Features that are always chosen, in place of the lowest scores among what the solver chose:
+        names, patterns or ``@FILE``, as in :func:`kmufs_stream.open_matrix`.
     method, lanczos, screening, memory, threads, precision, checkpoint, resume
-        See :func:`kmufs_stream.decompose`; an active Dask client is used as there.
+        See :func:`kmufs_stream.decompose`, which also says how an active Dask client is used.
     storage_options : mapping, optional
-        For fsspec, where any of the places is an address.
+        Options of fsspec for addresses.
     command : str, optional
-        The command line that asks for this, to be kept in the result with the date.
+        A command line to record in the result, with the date.
     progress : callable, optional
-        Called with each event as it happens, in the thread that called: a
-        :class:`kmufs_stream.Planned`, ``Started``, ``Advanced`` or ``Noticed``; ``print`` will do.
-        An exception that it raises ends the run.
+        Called with each event in the calling thread: a :class:`kmufs_stream.Planned`, ``Started``,
+        ``Advanced`` or ``Noticed``; ``print`` will do. An exception that it raises ends the run.
 
     Returns
     -------
     Selection
-        The chosen features, how they were chosen, and where the result is.
+        The chosen features, how they were chosen, and where the result was written.
 
     Raises
     ------
     RequestError
-        What is asked for cannot be met; nothing is written.
+        The request cannot be met; nothing is written.
     BrokenError
         A chunk is missing or cannot be read, or writing failed.
     """
@@ -254,9 +253,9 @@ def _choose(
     factor, k, h, solver = found.factor, question.k, question.h, question.solver
     check_h(h, len(factor.features.usable), "usable features")
     max_iter = question.options.max_iter
-    if (note := foretold([solver], len(factor.components), [h], max_iter)) is not None:
+    if (note := long_run_note([solver], len(factor.components), [h], max_iter)) is not None:
         progress(Noticed(note))
-    progress(stage_of(solver, h))
+    progress(solving_stage(solver, h))
     solution = solve(factor, k, h, solver, question.options, progress)
     scores = feature_scores(factor.components, factor.eigenvalues, k)
     kept = np.empty(0, np.int64)
@@ -328,7 +327,7 @@ def plan_selection(
     precision: PrecisionName = "auto",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """What :func:`select` would run, and its predicted peak memory; nothing is computed.
+    """Plan what :func:`select` would run, with its predicted peak memory; nothing is computed.
 
     Parameters
     ----------
@@ -345,8 +344,8 @@ def plan_selection(
     Raises
     ------
     RequestError
-        What is asked for cannot be met, as far as metadata tell: k, h or an option out of range, a
-        factor of a table of another shape, a budget too small.
+        The request cannot be met as far as metadata tell: k, h or an option out of range, a factor
+        of a table of another shape, a budget too small.
     """
     question = Question(
         as_whole("k", k),
@@ -364,7 +363,7 @@ def plan_selection(
 def usable_positions(
     factor: Factor, matrix: Matrix, wanted: NDArray[np.int64], h: int
 ) -> NDArray[np.int64]:
-    """Where the features to keep are among the usable ones."""
+    """Find the features to keep among the usable ones."""
     features = factor.features
     for reason, index in features.excluded.items():
         lost = np.intersect1d(wanted, index)
@@ -390,9 +389,9 @@ def usable_positions(
 def with_kept(
     selected: NDArray[np.int64], kept: NDArray[np.int64], scores: NDArray[np.float64], h: int
 ) -> NDArray[np.int64]:
-    """The kept features and the best of the others that were selected, h in all, ascending.
+    """Fill up the kept features with the best of those selected, h in all, ascending.
 
-    Of the model's optimum this makes the best choice that holds the kept ones.
+    Applied to the model's optimum, this is the best choice that holds the kept ones.
     """
     others = np.setdiff1d(selected, kept)
     best = others[ranking(scores[others], 0.0)][: h - len(kept)]

@@ -15,10 +15,10 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import RequestError
 from kmufs_stream.events import SILENT, Noticed, Progress
 from kmufs_stream.factors.computing import compute_factor
-from kmufs_stream.factors.factor import Factor, as_whole, check_k, check_rank
+from kmufs_stream.factors.factor import Factor, as_whole, check_h, check_k, check_rank
 from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.noise import beyond_noise
-from kmufs_stream.factors.solving import check_h, check_solver, foretold, solve, stage_of
+from kmufs_stream.factors.solving import check_solver, long_run_note, solve, solving_stage
 from kmufs_stream.factors.store import is_factor, load_factor
 from kmufs_stream.factors.structure import (
     MOST_CLUSTERS,
@@ -67,20 +67,20 @@ def sweep(
     Parameters
     ----------
     data : Factor, or path, address, Zarr store or array, table in memory, or Matrix
-        A factor, or where one is stored: nothing is read then; or whatever
+        A factor, or where one is stored, which needs no read; or anything that
         :func:`kmufs_stream.open_matrix` opens, which is decomposed once.
     k : int or sequence of int, optional
         Numbers of clusters; by default the one that the spectrum suggests.
     h : int or sequence of int, optional
-        Numbers of features; by default a dozen, up to 300, each larger by the same factor.
+        Numbers of features; by default a dozen up to 300, evenly spaced on a logarithmic scale.
     solvers : str or sequence of str, default 'admm'
         Names of solvers; see :func:`kmufs_stream.select`.
     options : AdmmOptions, optional
         Parameters of the ADMM.
     method, lanczos, screening, memory, threads, precision, storage_options
-        See :func:`kmufs_stream.decompose`; of a factor only the last has a meaning.
+        See :func:`kmufs_stream.decompose`; for a stored factor only the last matters.
     progress : callable, optional
-        Told of what happens; see :func:`kmufs_stream.select`.
+        Called with each event; see :func:`kmufs_stream.select`.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def sweep(
     Raises
     ------
     RequestError
-        What is asked for cannot be met.
+        The request cannot be met.
     BrokenError
         A chunk is missing or cannot be read.
     """
@@ -151,7 +151,7 @@ def sweep(
         check_h(number, usable, "usable features")
     options = options or AdmmOptions()
     each = len(solvers) * len(hs)
-    if (note := foretold(solvers, usable, hs * len(ks), options.max_iter)) is not None:
+    if (note := long_run_note(solvers, usable, hs * len(ks), options.max_iter)) is not None:
         progress(Noticed(note))
     with blas.all_cores():
         trials = tuple(
@@ -178,7 +178,7 @@ def sweep(
 
 
 def _numbers(name: str, given: int | Sequence[int] | None) -> list[int] | None:
-    """One or several whole numbers as a list."""
+    """Convert one or several numbers to a list of int."""
     if given is None:
         return None
     several: list[Any] = [given] if np.ndim(given) == 0 else list(cast(Sequence[int], given))
@@ -195,11 +195,11 @@ def _trials(
     before: int,
     of: int,
 ) -> Iterator[Trial]:
-    """The trials of one k, ``before`` others having been made of ``of`` in all."""
+    """Try every solver and h for one k, after ``before`` of ``of`` trials."""
     solutions: dict[tuple[str, int], Solution] = {}
     for solver in solvers:
         for h in hs:
-            stage = stage_of(solver, h)
+            stage = solving_stage(solver, h)
             number = before + len(solutions) + 1
             progress(
                 replace(stage, stage=f"{solver}, k = {k}, h = {h}, trial", number=number, of=of)

@@ -22,7 +22,7 @@ from kmufs_stream import (
     select,
     sweep,
 )
-from kmufs_stream.factors.solving import foretold
+from kmufs_stream.factors.solving import long_run_note
 
 N = 300
 X = planted(N, 6)
@@ -107,16 +107,16 @@ def test_the_source_is_what_was_given() -> None:
 
 
 def test_a_long_solve_is_foretold() -> None:
-    said = foretold(["admm"], 800, [600], 3000)
+    said = long_run_note(["admm"], 800, [600], 3000)
     assert said is not None
     assert "some 300 steps, 3,000 at most" in said
     assert "exact" in said
     assert "consensus" in said
-    assert foretold(["admm"], 800, [100], 3000) is None
-    assert foretold(["admm"], 800, [600], 10) is None  # few steps are asked for
-    assert foretold(["consensus", "exact"], 800, [600], 3000) is None
-    assert foretold(["admm"], 800, [800], 3000) is None  # nothing is left to choose
-    many = foretold(["exact", "admm"], 800, [100, 200] * 20, 3000)
+    assert long_run_note(["admm"], 800, [100], 3000) is None
+    assert long_run_note(["admm"], 800, [600], 10) is None  # few steps are asked for
+    assert long_run_note(["consensus", "exact"], 800, [600], 3000) is None
+    assert long_run_note(["admm"], 800, [800], 3000) is None  # nothing is left to choose
+    many = long_run_note(["exact", "admm"], 800, [100, 200] * 20, 3000)
     assert many is not None
     assert "40 trials" in many
 

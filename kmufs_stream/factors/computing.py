@@ -1,4 +1,4 @@
-"""Compute a factor: run the plan, with a checkpoint where one is kept."""
+"""Compute a factor by running a plan, with a checkpoint if one is kept."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ def compute_factor(
     progress: Progress = SILENT,
     checkpoint: Checkpoint | None = None,
 ) -> FoundFactor:
-    """Run the plan; with h, ``lanczos`` settles only scores that may be among the h highest.
+    """Run a plan. With h, ``lanczos`` settles only scores that may be among the h highest.
 
-    Whether the data changed meanwhile is for the caller to check, once all that it reads is read.
+    The caller checks whether the data changed meanwhile, once it has read all that it needs.
     """
     _check_samples(matrix)
     n, began = matrix.shape[0], time.perf_counter()
@@ -151,7 +151,7 @@ def compute_factor(
     if screening.missing == "drop-samples":
         # A feature that varies in the probe may be constant in the samples that are kept.
         scaling = replace(scaling, unsure=np.arange(matrix.width))
-        # A guess at the features that have any value at all.
+        # Guess which features have any value at all.
         complete = missing_in(probe).sum(axis=0) < probe.shape[0]
     del probe
     if checkpoint is not None:
@@ -166,7 +166,8 @@ def compute_factor(
     reader = Reader(
         matrix, plan, screening, progress, checkpoint, sampled=sampled, complete=complete
     )
-    # Thin products gain nothing from BLAS's threads: two libraries' would wait for each other.
+    # Thin products gain nothing from BLAS threads, and two libraries' threads would wait for each
+    # other.
     with blas.one_thread() if method.thin else blas.all_cores():
         leading = method.run(problem, reader, scaling)
     features = leading.features
@@ -212,7 +213,7 @@ def _check_samples(matrix: Matrix) -> None:
 
 
 def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> None:
-    """Refuse sparse data whose means are so large that uncentred sums lose the spread."""
+    """Raise RequestError for sparse data with means too large for uncentred sums."""
     mean, std = features.mean[features.usable], features.std[features.usable]
     lost = features.usable[np.abs(mean) > CANCELS * std]
     if len(lost):

@@ -1,4 +1,4 @@
-"""The rank-r factor of the standardised data: what the methods find, and solvers need."""
+"""The rank-r factor of the standardised data: all that solvers need to know of them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class RowSample:
 
     Attributes
     ----------
-    index : (m,) int64, ascending row numbers; rows dropped for missing values are left out.
-    pieces : the rows as they were read, some after the others; joined, for good, once ``values``
-        have been asked for: both at a time would take twice the memory.
+    index : (m,) int64, ascending row numbers, without rows dropped for missing values.
+    pieces : the rows in the pieces in which they were read; ``values`` joins them for good, since
+        holding both would take twice the memory.
     """
 
     index: NDArray[np.int64]
@@ -37,13 +37,13 @@ class RowSample:
 
     @property
     def values(self) -> NDArray[Any]:
-        """(m, p) the rows, all features, in the source's dtype; what is missing is NaN."""
+        """(m, p) rows, all features, in the source's dtype; missing values are NaN."""
         if len(self.pieces) > 1:
             self.pieces = [stack(self.pieces)]
         return self.pieces[0]
 
     def runs(self, rows: int, columns: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Some columns, so many rows at a time wherever pieces end; these are not joined."""
+        """Yield some columns, ``rows`` rows at a time, without joining the pieces."""
         parts: list[NDArray[Any]] = []
         missing = rows
         for piece in self.pieces:
@@ -61,19 +61,18 @@ class RowSample:
 
 @dataclass(frozen=True)
 class TiedComponents:
-    """Neighbouring components, the k-th and the next among them, that the factor cannot tell apart.
+    """Neighbouring components, around the k-th, that the factor cannot tell apart.
 
-    Any k-dimensional subspace that takes some of theirs is as good: scores are not unique.
+    Any subspace that takes some of them is as good as another, so scores are not unique.
 
     Attributes
     ----------
-    first, last : their numbers, counted from 1; ``last`` may only be the last that there is.
-    within : eigenvalues of neighbours among them differ by no more, which is no more than they
-        may be wrong by.
+    first, last : their numbers, from 1; more may follow ``last`` if the factor ends there.
+    within : largest difference of neighbouring eigenvalues, within their errors.
     noise : whether all lie below the noise edge, as the k-th and later of k separate clusters do.
-    try_k : the nearest k, below and above, that take none or all of them; in the noise the k that
-        the components above its edge speak for, if that is smaller. Empty if there are none, and
-        where more reads may tell the components apart.
+    try_k : the nearest k below and above that take none or all of them; among noise, the k that
+        the components above the edge suggest, if smaller. Empty if there is none, or if more reads
+        may tell the components apart.
     """
 
     first: int
@@ -112,14 +111,14 @@ class Factor(Leading):
     correlation : float64 array, shape (u, u), or None
         The correlation matrix, where it was formed.
     gaps : Gaps or None
-        Where it was and means stand in, sums over what is missing of the g features asked for that
-        miss values: V^T (x - mean), (g, q), and V^T V, (g, g).
+        With a correlation matrix and ``missing="mean"``, sums over the missing values V of the g
+        features that have some: V^T (x - mean), (g, q), and V^T V, (g, g).
     k : int
-        Clusters that it was made for; it answers smaller k, and larger ones up to its rank.
+        Clusters that it was made for; it answers any k up to its rank.
     sample : RowSample
         Uniform sample of rows: ``index`` and ``values``.
     screening : Screening
-        What became of missing values and of features that hardly vary.
+        How missing values and features that hardly vary were treated.
     method : str
         ``gram``, ``tsqr`` or ``lanczos``.
     precision : str
@@ -127,13 +126,13 @@ class Factor(Leading):
     labels : object array, shape (p,), or None
         Texts that name the features.
     fingerprint : dict of str to str
-        Of the data that it belongs to; empty for rows that came in batches.
+        Of the data that it belongs to; empty if the rows came in batches.
     located : dict
-        Where in these the table is; see :class:`kmufs_stream.Matrix`.
+        The options of :func:`kmufs_stream.open_matrix` that located the table in the data.
     where : str
-        The condition that its samples meet, where one was asked for.
+        The condition that its samples meet, or "".
     origin : dict of str to str
-        Where these data lie, and the command line that made it and when, where one did.
+        ``source`` of the data; also ``command`` and ``created`` if a command line made it.
     """
 
     k: int
@@ -153,26 +152,26 @@ class Factor(Leading):
 
     @property
     def added_to(self) -> bool:
-        """Whether rows were added to it, so that no one store may hold them all."""
+        """Whether rows were added to it: no single store may hold them all."""
         return PARTS in self.fingerprint
 
     @property
     def transforms(self) -> tuple[str, ...]:
-        """Those of the data, in the order of application."""
+        """Transforms of the data, in order of application."""
         names = self.fingerprint.get("transforms", "none")
         return () if names == "none" else tuple(names.split(", "))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays, the row sample aside."""
+        """Bytes of its arrays, without the row sample."""
         square = 0 if self.correlation is None else self.correlation.nbytes
         gaps = 0 if self.gaps is None else self.gaps.values.nbytes + self.gaps.counts.nbytes
         return square + gaps + 3 * self.components.nbytes
 
     def sample_blocks(self, some: NDArray[np.int64] | None = None) -> Iterator[NDArray[np.float64]]:
-        """The row sample, standardised, in blocks of some MB; missing is 0.
+        """Yield the standardised row sample in blocks of some MB; missing values are 0.
 
-        Of all usable features, or of some of them.
+        ``some`` selects among the usable features.
         """
         features = self.features
         usable = features.usable if some is None else features.usable[some]
@@ -186,15 +185,15 @@ class Factor(Leading):
 
     @property
     def tie(self) -> float:
-        """Scores that differ by less tie: what rounding alone may make of equal features."""
+        """Scores that differ by less are ties: rounding alone may separate equal features."""
         return score_tolerance(self.precision)
 
     @property
     def rounding(self) -> float:
-        """What rounding makes of an eigenvalue.
+        """Rounding error of an eigenvalue.
 
-        Rounding of block products moves each correlation by about eps, at random, and so
-        eigenvalues by about sqrt(u) eps; the eigenproblem adds u eps_64 lambda_1 at most.
+        Block products are off by about eps at random per correlation, so eigenvalues by about
+        sqrt(u) eps; the eigensolver adds at most u eps_64 lambda_1.
         """
         u = len(self.components)
         products = 4 * np.sqrt(u) * float(np.finfo(self.precision).eps)
@@ -202,14 +201,14 @@ class Factor(Leading):
 
     @property
     def rank(self) -> int:
-        """Components that stand above rounding: no k beyond this is answered."""
+        """Number of components above rounding: the largest k that can be answered."""
         return int((self.eigenvalues > self.rounding).sum())
 
     def tied_components(self, k: int) -> TiedComponents | None:
-        """The components that tie with the k-th where the next one does, or None.
+        """Find the components that tie with both the k-th and the next; None if those differ.
 
-        Neighbours tie if their eigenvalues differ by no more than both may be wrong by: each by
-        rounding and by its residual, within which of a Ritz value an eigenvalue lies.
+        Neighbours tie if their eigenvalues differ by no more than their errors: rounding, plus the
+        residual, within which of a Ritz value an eigenvalue lies.
         """
         values, errors = self.eigenvalues, self.rounding + self.residuals
         within = errors[:-1] + errors[1:]
@@ -233,7 +232,7 @@ class Factor(Leading):
 
 
 def as_whole(name: str, value: SupportsIndex) -> int:
-    """A number that was given as k or h, of whatever type. Refuses what is not whole, and bool."""
+    """Convert k or h to int. Raises RequestError for bool and whatever is not whole."""
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError("no number")
@@ -245,21 +244,32 @@ def as_whole(name: str, value: SupportsIndex) -> int:
 
 
 def check_k(k: int, limit: int, what: str = "features") -> None:
-    """Refuse k < 1 and k beyond the number of features."""
-    if k < 1:
+    """Raise RequestError unless 1 <= k <= limit, the number of ``what``."""
+    _check_count("k", k, limit, "clusters", what)
+
+
+def check_h(h: int, limit: int, what: str = "features") -> None:
+    """Raise RequestError unless 1 <= h <= limit, the number of ``what``."""
+    _check_count("h", h, limit, "features", what)
+
+
+def _check_count(name: str, count: int, limit: int, things: str, what: str) -> None:
+    if count < 1:
         raise RequestError(
-            "bad_k", f"k is {k}; clusters are counted from 1.", Text("Give {k} or more.", k=1)
+            f"bad_{name}",
+            f"{name} is {count}; {things} are counted from 1.",
+            Text("Give {} or more.", Option(**{name: 1})),
         )
-    if k > limit:
+    if count > limit:
         raise RequestError(
-            "bad_k",
-            f"k is {k}, but the number of {what} is {limit}.",
-            Text("Give {k} or less.", k=limit),
+            f"bad_{name}",
+            f"{name} is {count}, but the number of {what} is {limit}.",
+            Text("Give {} or less.", Option(**{name: limit})),
         )
 
 
 def check_rank(k: int, factor: Factor) -> None:
-    """Refuse k beyond the rank: the components further on are rounding."""
+    """Raise RequestError if k is beyond the rank, where components are rounding."""
     rank = factor.rank
     if k <= rank:
         return

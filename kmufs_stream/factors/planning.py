@@ -24,10 +24,10 @@ def plan_for(
     screening: Screening,
     factor: Factor | None = None,
 ) -> Plan:
-    """What would run for k clusters, and its predicted peak memory; nothing is computed.
+    """Plan a run for k clusters: method, blocks and peak memory; nothing is computed.
 
-    With a factor at hand nothing is read for it, and the plan's method is ``factor``. Where a
-    Dask client is active its workers read, unless the data are in this process's memory.
+    With a factor nothing is read for one, and the method is ``factor``. The workers of an active
+    Dask client read, unless the data are in this process's memory.
     """
     check_k(k, matrix.width)
     table = table_of(matrix, screening)
@@ -43,7 +43,7 @@ def plan_for(
 
 
 def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
-    """The facts about a matrix that a plan follows from."""
+    """Collect the facts about a matrix that a plan follows from."""
     layout = matrix.layout
     copies = int(layout.copied) + int(matrix.asked is not None) + int(bool(matrix.transforms))
     if screening and screening.missing == "drop-samples" and matrix.dtype.kind == "f":
@@ -54,7 +54,7 @@ def table_of(matrix: Matrix, screening: Screening | None = None) -> Table:
 def problem_of(
     matrix: Matrix, k: int, lanczos: LanczosOptions, screening: Screening, h: int | None = None
 ) -> Problem:
-    """What a method has to find in a matrix."""
+    """State what a method has to find in a matrix."""
     return Problem(
         p=matrix.width,
         k=k,

@@ -1,4 +1,4 @@
-"""Reads of all rows, and what is gathered and left out on the way."""
+"""Read all rows, once per kernel: gather the row sample, screen features and samples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kmufs_stream.streaming.planning.plan import Plan
 
 
 def tell_plan(plan: Plan, progress: Progress) -> None:
-    """Tell what a run may take, and where the cluster that reads shows itself."""
+    """Announce what a run may use, with the dashboard of its cluster."""
     client = active_client() if plan.cluster is not None else None
     dashboard = "" if client is None else str(client.dashboard_link)
     progress(replace(plan.resources, dashboard=dashboard))
@@ -79,7 +79,7 @@ class Reader:
     def standardise(
         self, moments: Moments, scaling: Scaling, variance: NDArray[np.float64], /
     ) -> Standardised:
-        """Of the features asked for, by what the reads so far have found."""
+        """Standardise the features that take part, by what the reads so far have found."""
         asked, name = self.matrix.asked, self.matrix.feature_name
         return standardise(
             moments,
@@ -92,7 +92,7 @@ class Reader:
         )
 
     def sample(self) -> RowSample:
-        """The rows gathered, but for those that the policy for missing values leaves out."""
+        """The rows gathered, without those dropped for missing values."""
         sample = RowSample(self.sampled, self.pieces)
         if len(self.dropped):
             kept = ~np.isin(sample.index, self.dropped)
@@ -109,7 +109,7 @@ class Reader:
         screened = partial(Screened, kernel, self.matrix.width, self.matrix.asked)
         state: ScreenedState[State] = self._read(screened(self.complete, counts))
         if self.complete is not None and (state.gaps > 0).any():
-            # Features that were thought empty miss values in rows that were kept.
+            # Features thought to be empty have values, so rows that miss them must go.
             self.complete = self.complete | (state.present > 0)
             if state.gaps[self.complete].any():
                 state = self._read(screened(self.complete, counts))

@@ -1,4 +1,4 @@
-"""Which solvers there are, what they take, and a factor given to one of them."""
+"""The table of solvers, and how each is run on a factor."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.solution import Watcher
 from kmufs_stream.system import blas
 
-USUAL_STEPS = 300  # of the ADMM until its choice is stable: 295 to 348 on 5,000 x 800 counts
-LONG = 6e11  # operations, a minute or so; an SVD's are slow, and stand for several each
+USUAL_STEPS = 300  # iterations of the ADMM: 295 to 348 measured on 5,000 x 800 counts
+LONG = 6e11  # operations that take about a minute
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a solver is given: a factor of k components or more, and who watches."""
+class SolverInput:
+    """A factor of k components or more, and the question that a solver answers by it."""
 
     factor: Factor
     k: int
@@ -48,23 +48,23 @@ class Given:
 
     @property
     def components(self) -> NDArray[np.float64]:
-        """(u, k) P_k."""
+        """P_k, shape (u, k)."""
         return np.ascontiguousarray(self.factor.components[:, : self.k])
 
     @property
     def eigenvalues(self) -> NDArray[np.float64]:
-        """(k,) S_k^2 / n."""
+        """S_k^2 / n, shape (k,)."""
         return self.factor.eigenvalues[: self.k]
 
     @property
     def rows(self) -> Rows:
-        """Rows of the correlation matrix, from the factor where it holds none."""
+        """Rows of the correlation matrix, rebuilt from the components if it was not formed."""
         if self.factor.correlation is None:
             return factor_rows(self.factor.components, self.factor.eigenvalues)
         return kept_rows(self.factor.correlation)
 
 
-def _admm(given: Given) -> Solution:
+def _admm(given: SolverInput) -> Solution:
     h, tie, options = given.h, given.factor.tie, vars(given.options)
     if h == len(given.components):  # nothing is left to choose
         return _exact(given)
@@ -86,11 +86,11 @@ def _admm(given: Given) -> Solution:
         ) from error
 
 
-def _exact(given: Given) -> Solution:
+def _exact(given: SolverInput) -> Solution:
     return exact(given.components, given.eigenvalues, given.h, tolerance=given.factor.tie)
 
 
-def _by_correlations(solver: Callable[..., Solution], given: Given) -> Solution:
+def _by_correlations(solver: Callable[..., Solution], given: SolverInput) -> Solution:
     components, h = given.components, given.h
     with blas.cores_for(len(components) * h * given.k):
         return solver(
@@ -103,7 +103,7 @@ def _by_correlations(solver: Callable[..., Solution], given: Given) -> Solution:
         )
 
 
-def _consensus(given: Given) -> Solution:
+def _consensus(given: SolverInput) -> Solution:
     factor, k = given.factor, given.k
     m = len(factor.sample.index)
     if m < 2:
@@ -126,24 +126,24 @@ def _consensus(given: Given) -> Solution:
 
 
 def _rows_bytes(p: int, k: int, rows: int) -> int:
-    """What rows of the correlation matrix take where the factor does not hold it."""
+    """Bytes of rows of the correlation matrix if the factor does not hold it."""
     return 8 * p * (components_for(k, p) + 2 * rows)
 
 
 @dataclass(frozen=True)
 class Solver:
-    """One way to choose.
+    """How a solver is run, and what it takes.
 
     Attributes
     ----------
-    run : the choice; indices count usable features.
-    memory : working memory in bytes for p features, k, h, and a sample of m rows.
-    steps : what it counts as it goes on: ``iterations`` towards a set that is stable; ``features``,
-        one chosen after another; "" for a closed form.
-    takes_options : AdmmOptions are its parameters.
+    run : chooses; its indices count usable features.
+    memory : working memory in bytes for p features, k, h and a sample of m rows.
+    steps : unit of its progress: ``iterations``, ``features`` chosen one by one, or "" for a closed
+        form.
+    takes_options : whether AdmmOptions are its parameters.
     """
 
-    run: Callable[[Given], Solution]
+    run: Callable[[SolverInput], Solution]
     memory: Callable[[int, int, int, int], int]
     steps: str
     takes_options: bool = False
@@ -172,12 +172,12 @@ SOLVERS = {
 
 
 def is_greedy(solver: str) -> bool:
-    """Whether a solver, of a stored result maybe, chose one feature after another."""
+    """Whether a solver chooses one feature after another."""
     return solver in SOLVERS and SOLVERS[solver].steps == "features"
 
 
-def stage_of(solver: str, h: int) -> Started:
-    """The stage that :func:`solve` is, as its beginning is told."""
+def solving_stage(solver: str, h: int) -> Started:
+    """The event that announces :func:`solve`."""
     total = h if is_greedy(solver) else 0
     return Started(f"solving ({solver})", total=total, unit=SOLVERS[solver].steps)
 
@@ -199,11 +199,11 @@ def solve(
     def watch(**figures: float) -> None:
         progress(Advanced(1, figures=figures))
 
-    return SOLVERS[solver].run(Given(factor, k, h, options, watch))
+    return SOLVERS[solver].run(SolverInput(factor, k, h, options, watch))
 
 
 def check_solver(solver: str) -> None:
-    """Refuse a solver that is not there."""
+    """Raise RequestError for a solver that does not exist."""
     if solver not in SOLVERS:
         raise RequestError(
             "bad_option",
@@ -214,10 +214,10 @@ def check_solver(solver: str) -> None:
         )
 
 
-def foretold(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -> str | None:
-    """What is told before solvers choose each of these numbers of features, of p: it may take long.
+def long_run_note(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -> str | None:
+    """Warn of an ADMM that may take minutes for these h among p features; None if it is quick.
 
-    Of the sizes alone: when it is told does not hang on the machine, or on what else it does.
+    It depends on the sizes alone, so every machine says the same.
     """
     chosen = [h for h in hs if h < p]
     steps = min(USUAL_STEPS, max_iter)
@@ -231,8 +231,8 @@ def foretold(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -
     )
 
 
-def doubtful_sizes(k: int, h: int) -> str | None:
-    """What is told of one cluster, or of fewer features than k clusters have directions."""
+def size_note(k: int, h: int) -> str | None:
+    """Note that k = 1 separates nothing, or that h features cannot separate k clusters."""
     if k == 1:
         return Text(
             "one cluster separates nothing: what is chosen follows the first "
@@ -250,17 +250,3 @@ def doubtful_sizes(k: int, h: int) -> str | None:
         h,
         h=k - 1,
     )
-
-
-def check_h(h: int, limit: int, what: str = "features") -> None:
-    """Refuse h < 1 and h beyond the number of features."""
-    if h < 1:
-        raise RequestError(
-            "bad_h", f"h is {h}; features are counted from 1.", Text("Give {h} or more.", h=1)
-        )
-    if h > limit:
-        raise RequestError(
-            "bad_h",
-            f"h is {h}, but the number of {what} is {limit}.",
-            Text("Give {h} or less.", h=limit),
-        )

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.factors.factor import Factor, TiedComponents
-from kmufs_stream.factors.solving import doubtful_sizes
+from kmufs_stream.factors.solving import size_note
 from kmufs_stream.results.measures import near_copies
 from kmufs_stream.results.writing import column_name, free_dim, lazy_columns, subset_frame
 from kmufs_stream.solvers import Solution, ranking
@@ -126,7 +126,7 @@ class Selection:
         if doubt is None and matrix.labels is not None:
             usable = self.factor.features.usable
             doubt = in_sample(matrix.labels, usable, sample.index, sample.runs)
-        return tuple(note for note in (doubt, doubtful_sizes(self.k, self.h)) if note is not None)
+        return tuple(note for note in (doubt, size_note(self.k, self.h)) if note is not None)
 
     @property
     def h(self) -> int:

@@ -46,7 +46,7 @@ def plan(
     """Show what select would do with DATA, and the memory it would take. Nothing is computed."""
     from kmufs_stream import LanczosOptions, load_factor, plan_selection
     from kmufs_stream.factors.reopening import as_decomposed
-    from kmufs_stream.factors.solving import doubtful_sizes, foretold
+    from kmufs_stream.factors.solving import long_run_note, size_note
     from kmufs_stream.options import AdmmOptions
     from kmufs_stream.streaming.cluster import connected
 
@@ -77,7 +77,7 @@ def plan(
     show.line(out, f"{matrix.source}: {matrix.metadata.name}", "bold")
     told = [("missing", MISSING[policy])] if matrix.dtype.kind == "f" else []
     usable = matrix.width if known is None else len(known.components)
-    notes = doubtful_sizes(k, h), foretold([solver], usable, [h], AdmmOptions().max_iter)
+    notes = size_note(k, h), long_run_note([solver], usable, [h], AdmmOptions().max_iter)
     told += [("note", as_typed(note)) for note in notes if note is not None]
     show.facts(out, [*plan_facts(matrix, made), *told])
     show.line(out)
