@@ -34,7 +34,7 @@ from kmufs_stream import (
 )
 from kmufs_stream.events import Event, Started
 from kmufs_stream.factors.factor import RowSample
-from kmufs_stream.factors.solving import SOLVERS, Given
+from kmufs_stream.factors.solving import SOLVERS, SolverInput
 from kmufs_stream.solvers import Solution
 from kmufs_stream.streaming.planning import sizing
 
@@ -318,7 +318,7 @@ def test_consensus_does_not_depend_on_chunks_or_threads() -> None:
 
 
 def test_a_solver_that_is_added_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(given: Given) -> Solution:
+    def run(given: SolverInput) -> Solution:
         return Solution(np.arange(given.h), 1.0, given.h, True, None)
 
     toy = replace(SOLVERS["css"], run=run)
