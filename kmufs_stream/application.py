@@ -16,7 +16,7 @@ from kmufs_stream.events import SILENT, Progress
 from kmufs_stream.factors.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.factors.planning import table_of
 from kmufs_stream.factors.reopening import open_like
-from kmufs_stream.results.reading import read_selection
+from kmufs_stream.results.reading import open_selection
 from kmufs_stream.results.writing import subset_frame, write_result
 from kmufs_stream.sources.matching import Matched, ReorderedRows, find_features
 from kmufs_stream.sources.names import plain
@@ -137,24 +137,22 @@ def apply(
     """
     began = time.perf_counter()
     target, selection = place_of(out, storage_options), place_of(result, storage_options)
-    source = name_of(selection)
-    root, every = read_selection(selection)
+    chosen = open_selection(selection, applied=False)
     matrix = open_like(selection, data, storage_options=storage_options)
     check_output(target, [selection, *matrix.inputs], overwrite=overwrite)
-    dim = str(every["score"].dims[0])
-    theirs = [str(plain(label)) for label in every[dim].values] if dim in every.coords else None
-    columns, matched = find_features(
-        root["feature_index"].values.astype(np.int64), theirs, every.sizes[dim], matrix, source
-    )
+    labels = chosen.every_label
+    theirs = None if labels is None else [str(plain(label)) for label in labels]
+    p = len(chosen.every["score"])
+    columns, matched = find_features(chosen.selected, theirs, p, matrix, chosen.source)
     request = PlanRequest(h=len(columns), copies=True, memory=memory, threads=threads)
     plan = make_plan(table_of(matrix), {"copy": Candidate(lambda rows, itemsize: FREE)}, request)
     progress(plan.resources)
     chunks = digest_of_chunks(matrix)
     attrs = {
-        **{key: root.attrs[key] for key in ("k", "h", "solver")},
-        "selection": source,
+        **{key: chosen.attrs[key] for key in ("k", "h", "solver")},
+        "selection": chosen.source,
         "matched": matched,
-        "transforms": root.attrs["transforms"],
+        "transforms": chosen.attrs["transforms"],
         "where": matrix.provenance.where,
         "variable": matrix.metadata.name,
         "located": json.dumps(matrix.provenance.located),
@@ -167,7 +165,12 @@ def apply(
         target,
         replace(matrix, rows=ReorderedRows(matrix.rows, np.arange(matrix.shape[1]))),
         subset_frame(
-            matrix, columns, root["score"].values, root["rank"].values, attrs, samples=True
+            matrix,
+            columns,
+            chosen.root["score"].values,
+            chosen.root["rank"].values,
+            attrs,
+            samples=True,
         ),
         {},
         plan,

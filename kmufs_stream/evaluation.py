@@ -306,8 +306,8 @@ def evaluate(
     plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
     return Evaluation(
         source=chosen.source,
-        solver=chosen.solver,
-        made_of=chosen.made_of,
+        solver=None if chosen.applied else str(chosen.attrs["solver"]),
+        made_of=None if chosen.applied else str(chosen.attrs["source"]),
         k=k,
         starts=starts,
         seed=seed,

@@ -1,4 +1,4 @@
-"""What something that this tool wrote says of itself: metadata, and from when to when times are."""
+"""Tell what something that this tool wrote says of itself: metadata, first and last times."""
 
 from __future__ import annotations
 
@@ -16,20 +16,12 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.names import decoded_values, plain
-from kmufs_stream.sources.recognition import recognised
-from kmufs_stream.storage.places import (
-    Place,
-    PlaceLike,
-    check_exists,
-    name_of,
-    place_of,
-    zarr_root,
-)
-from kmufs_stream.storage.provenance import CHECKPOINT_FILE, FACTOR, FORMAT_VERSIONS, TRUTHS
+from kmufs_stream.sources.written import SWEEP, describe, identify
+from kmufs_stream.storage.places import Place, PlaceLike, check_exists, name_of, place_of, zarr_root
+from kmufs_stream.storage.provenance import CHECKPOINT, FACTOR, FORMAT_VERSIONS, TRUTHS
 from kmufs_stream.streaming import checkpoint
 from kmufs_stream.streaming.tree import Node, Tree
 
-READS = {**FORMAT_VERSIONS, checkpoint.FORMAT: checkpoint.FORMAT_VERSION}
 SELF = ("format", "format_version", "version", "command", "created", "source", "fingerprint")
 OUTCOME = (
     "objective",
@@ -84,17 +76,19 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     Metadata are read, and of times the first and the last. O(number of arrays and files).
     """
     place = place_of(path, storage_options)
-    check_exists(place, "Check the spelling of the path.")
-    said, arrays = _of_checkpoint(place) or _of_store(place)
-    kind = str(said.get("format"))
-    if kind not in READS:
-        what, then = recognised(place)
+    check_exists(place, "Look for a slip in the path.")
+    found = identify(place)
+    if found is None or found.format == SWEEP:
+        what, hint = describe(place, found)
         raise RequestError(
             "not_ours",
             f"{name_of(place)} is {what}: info tells of what select, decompose or apply wrote, "
             "and of checkpoints.",
-            then,
+            hint,
         )
+    unfinished = found.format == CHECKPOINT
+    said = _of_checkpoint(place, found.attributes) if unfinished else found.attributes
+    arrays = {} if unfinished else _arrays(place)
     rest = {name: value for name, value in said.items() if name not in (*SELF, *SHAPE, "checksum")}
     outcome = {
         name: rest.pop(name)
@@ -104,7 +98,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     for name in TRUTHS & outcome.keys():
         outcome[name] = bool(outcome[name])
     shape = {name: said[name] for name in SHAPE if name in said}
-    if kind == FACTOR:
+    if found.format == FACTOR:
         shape["features"] = arrays["mean"]["shape"][0]
         shape["components"] = arrays["singular_values"]["shape"][0]
         outcome |= {
@@ -117,9 +111,9 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     identity = said.get("fingerprint")
     return {
         "path": name_of(place),
-        "kind": kind.removeprefix("kmufs-"),
+        "kind": found.format.removeprefix("kmufs-"),
         "format_version": said.get("format_version"),
-        "reads": READS[kind],
+        "reads": FORMAT_VERSIONS[found.format],
         "version": said.get("version"),
         "command": said.get("command"),
         "created": said.get("created"),
@@ -139,17 +133,17 @@ def _stored_bytes(place: Place) -> int:
     return sum(f.stat().st_size for f in [place, *place.rglob("*")] if f.is_file())
 
 
-def _of_store(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Attributes and arrays of a Zarr group; nothing of whatever is none."""
+def _arrays(place: Place) -> dict[str, Any]:
+    """Shape and dtype of each array of a Zarr group, and the first and last of times."""
     try:
-        group = zarr.open_group(zarr_root(place), mode="r")
-        attrs = dict(group.attrs)
-        if attrs.get("format") not in READS:
-            return {}, {}
-        members = group.members(max_depth=None)
-    except Exception:  # whatever it is, it is not ours
-        return {}, {}
-    return attrs, {
+        members = zarr.open_group(zarr_root(place), mode="r").members(max_depth=None)
+    except Exception as error:
+        raise RequestError(
+            "not_ours",
+            f"{name_of(place)} cannot be read: {type(error).__name__}: {error}",
+            "Its metadata are damaged: make it again.",
+        ) from error
+    return {
         name: {"shape": list(array.shape), "dtype": str(array.dtype), **_times(array)}
         for name, array in sorted(members, key=lambda member: member[0])
         if isinstance(array, zarr.Array)
@@ -172,20 +166,13 @@ def _times(array: zarr.Array[Any]) -> dict[str, Any]:
     return {"first": plain(values[0]), "last": plain(values[1])}
 
 
-def _of_checkpoint(place: Place) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """What a checkpoint belongs to, and how far its run came, without arrays; None of others."""
-    if isinstance(place, Store) or not (noted := place / CHECKPOINT_FILE).is_file():
-        return None
-    try:
-        said = dict(json.loads(noted.read_bytes()))
-        kind, _, version = str(said["format"]).partition(" ")
-        said |= {"format": kind, "format_version": int(version)}
-        about = dict(said.pop(checkpoint.ABOUT, {}))
-        said["fingerprint"] = {name: said.pop(name) for name in DIGESTS if name in said}
-        partitions = about.pop("partitions", None)
-        return said | about | (_reads(noted.parent, partitions) if partitions else {}), {}
-    except (ValueError, KeyError, TypeError):
-        return {}, {}
+def _of_checkpoint(place: Any, attributes: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint belongs to, and how far its run came."""
+    said = dict(attributes)
+    about = dict(said.pop(checkpoint.ABOUT, {}))
+    said["fingerprint"] = {name: said.pop(name) for name in DIGESTS if name in said}
+    partitions = about.pop("partitions", None)
+    return said | about | (_reads(place, partitions) if partitions else {})
 
 
 def _reads(folder: Path | UPath, partitions: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from kmufs_stream.factors.factor import Factor, as_whole, check_h, check_k, chec
 from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.noise import beyond_noise
 from kmufs_stream.factors.solving import check_solver, long_run_note, solve, solving_stage
-from kmufs_stream.factors.store import is_factor, load_factor
+from kmufs_stream.factors.store import load_factor
 from kmufs_stream.factors.structure import (
     MOST_CLUSTERS,
     cluster_structure,
@@ -39,6 +39,7 @@ from kmufs_stream.results.trials import Sweep, Trial
 from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import open_matrix
+from kmufs_stream.sources.written import is_factor
 from kmufs_stream.storage.places import place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.system import blas

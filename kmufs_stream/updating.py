@@ -28,13 +28,14 @@ from kmufs_stream.factors.methods.screening import (
 from kmufs_stream.factors.planning import plan_for
 from kmufs_stream.factors.reader import Reader, tell_plan
 from kmufs_stream.factors.reopening import open_like
-from kmufs_stream.factors.store import load_factor, save_factor, stored_fingerprint
+from kmufs_stream.factors.store import load_factor, save_factor
 from kmufs_stream.options import LanczosOptions
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.casting import read_as
 from kmufs_stream.sources.matching import ReorderedRows, find_features, refuse
 from kmufs_stream.sources.matrix import feature_texts
 from kmufs_stream.sources.transforms import transformed
+from kmufs_stream.sources.written import identify
 from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.storage.provenance import origin
@@ -125,7 +126,10 @@ def update(
         where=factor.where if factor.where == matrix.provenance.where else "",
         origin=origin(f"{factor.origin.get('source', UNKNOWN)}, then {matrix.source}", command),
     )
-    if replaced is not None and stored_fingerprint(replaced) != factor.fingerprint:
+    stored = None if replaced is None else identify(replaced)
+    if replaced is not None and (
+        stored is None or stored.attributes.get("fingerprint") != factor.fingerprint
+    ):
         raise BrokenError(
             "changed",
             f"{name_of(replaced)} is another factor than when this update began: something else "

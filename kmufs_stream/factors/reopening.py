@@ -11,9 +11,9 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.store import load_factor
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.recognition import stored_attributes
 from kmufs_stream.sources.restrict import samples_meeting
 from kmufs_stream.sources.transforms import transformed
+from kmufs_stream.sources.written import identify
 from kmufs_stream.storage.places import Place, PlaceLike, check_exists, place_of
 
 WHICH = ("variable", "features_from_variables")
@@ -142,6 +142,7 @@ def _located(
     else:
         place = place_of(made, storage_options)
         check_exists(place, "Make it with kmufs-stream select, or kmufs-stream decompose.")
-        said = json.loads((stored_attributes(place) or {}).get("located", "{}"))
+        found = identify(place)
+        said = {} if found is None else json.loads(found.attributes.get("located", "{}"))
     # Whoever wrote it has no say in what else is opened, or with which storage options.
     return {name: said[name] for names in TOGETHER for name in names if name in said}

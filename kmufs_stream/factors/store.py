@@ -10,23 +10,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from kmufs_stream.errors import BrokenError, RequestError
+from kmufs_stream.errors import BrokenError
 from kmufs_stream.factors.factor import Factor, RowSample
 from kmufs_stream.factors.methods.screening import Standardised
 from kmufs_stream.options import Screening
-from kmufs_stream.sources.recognition import recognised, stored_attributes
+from kmufs_stream.sources.written import open_written
 from kmufs_stream.storage.output import check_output, new_zarr
 from kmufs_stream.storage.places import (
-    Place,
     PlaceLike,
-    check_exists,
-    exists,
     name_of,
     place_of,
-    zarr_root,
 )
 from kmufs_stream.storage.provenance import FACTOR, FORMAT_VERSIONS, origin_in
-from kmufs_stream.storage.zarr_io import quietly
 from kmufs_stream.streaming.kernels.gram import Gaps
 from kmufs_stream.version import __version__
 
@@ -129,36 +124,11 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
         Its values are not those that were written.
     """
     place = place_of(where, storage_options)
-    path = name_of(place)
-    check_exists(place, "Make it with kmufs-stream decompose.", what="The factor ")
-    if not is_factor(place):
-        raise RequestError(
-            "not_a_factor",
-            f"{path} is not a factor: it is {recognised(place)[0]}.",
-            "Make one with kmufs-stream decompose.",
-        )
-    try:
-        with quietly():
-            stored = xr.open_zarr(zarr_root(place), chunks=None).load()
-        version = stored.attrs.get("format_version")
-    except Exception as error:
-        raise RequestError(
-            "not_a_factor",
-            f"{path} cannot be read as a factor: {type(error).__name__}: {error}",
-            "Make it with kmufs-stream decompose.",
-        ) from error
-    reads = FORMAT_VERSIONS[FACTOR]
-    if version != reads:
-        raise RequestError(
-            "factor_format",
-            f"{path} is a factor of format {version}, this version reads {reads}.",
-            "Decompose again, or use the version that wrote it "
-            f"({stored.attrs.get('version', 'unknown')}).",
-        )
+    stored = open_written(place, FACTOR).read(load=True)
     if stored.attrs.pop("checksum", None) != _checksum(stored):
         raise BrokenError(
             "damaged_factor",
-            f"The factor {path} is damaged: its values are not those that were written.",
+            f"The factor {name_of(place)} is damaged: its values are not those that were written.",
             "Decompose again.",
         )
     attrs = stored.attrs
@@ -198,21 +168,6 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
         where=attrs.get("where", ""),
         origin=origin_in(attrs),
     )
-
-
-def is_factor(place: Place) -> bool:
-    """Whether a factor is stored there, be it damaged or of another version."""
-    return _attributes(place).get("format") == FACTOR
-
-
-def stored_fingerprint(place: Place) -> Any:
-    """What a stored factor belongs to, without reading its values; None if there is none."""
-    return _attributes(place).get("fingerprint")
-
-
-def _attributes(place: Place) -> Mapping[str, Any]:
-    """Those of a Zarr store; none of whatever is none: whoever opens it will say so."""
-    return (stored_attributes(place) if exists(place) else None) or {}
 
 
 def _checksum(stored: xr.Dataset) -> str:

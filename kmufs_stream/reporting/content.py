@@ -14,20 +14,18 @@ import scipy.cluster.hierarchy
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError
 from kmufs_stream.factors.methods.leading import orient_columns
 from kmufs_stream.factors.noise import noise_edge
 from kmufs_stream.factors.solving import is_greedy
 from kmufs_stream.factors.structure import knee
 from kmufs_stream.results.measures import COPIES, effective_rank, mean_correlation
-from kmufs_stream.results.reading import read_selection
+from kmufs_stream.results.reading import open_selection
 from kmufs_stream.solvers.clustering import fit_kmeans
-from kmufs_stream.sources import Matrix, open_matrix
+from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.layout import dense
 from kmufs_stream.sources.names import plain
-from kmufs_stream.sources.recognition import SWEPT
-from kmufs_stream.storage.places import Place, name_of, zarr_root
-from kmufs_stream.storage.zarr_io import quietly
+from kmufs_stream.sources.written import read_trials
+from kmufs_stream.storage.places import Place, name_of
 from kmufs_stream.system import blas
 from kmufs_stream.typing import Float
 
@@ -155,36 +153,33 @@ def read(place: Place, name: str) -> Result | Trials:
     """
     if isinstance(place, Path) and place.suffix.lower() in TABLES and place.is_file():
         return _trials(place, name)
-    root, every = read_selection(place)
-    with quietly():
-        noted = xr.open_zarr(zarr_root(place), group="diagnostics", chunks=None).load()
-    attrs = dict(root.attrs)
+    chosen = open_selection(place, applied=False)
+    noted, every, ranks = chosen.diagnostics, chosen.every, chosen.root["rank"].values
+    attrs = {**chosen.attrs}
     attrs |= json.loads(attrs.pop("located", "{}"))
-    selected = root["feature_index"].values.astype(np.int64)
-    dim = str(every["score"].dims[0])
     labels = None
-    if dim in every.coords:
-        labels = [str(plain(label)) for label in every[dim].values[selected]]
-    samples, usable = int(attrs["samples"]), int((every["excluded"].values == "").sum())
+    if chosen.labels is not None:
+        labels = [str(plain(label)) for label in chosen.labels]
+    usable = int((every["excluded"].values == "").sum())
     with blas.all_cores():
         return Result(
             name=name,
             attrs=attrs,
-            selected=selected,
-            scores=root["score"].values,
-            ranks=root["rank"].values,
+            selected=chosen.selected,
+            scores=chosen.root["score"].values,
+            ranks=ranks,
             labels=labels,
             every_score=every["score"].values,
-            eigenvalues=noted["singular_values"].values ** 2 / samples,
-            edge=noise_edge(usable, samples),
+            eigenvalues=noted["singular_values"].values ** 2 / chosen.samples,
+            edge=noise_edge(usable, chosen.samples),
             usable=usable,
             history={
                 str(name): variable.values
                 for name, variable in noted.data_vars.items()
                 if str(variable.dims[0]).startswith("iteration")
             },
-            redundancy=_redundancy(noted, selected, root["rank"].values, labels),
-            view=_view(place, root, int(attrs["k"])),
+            redundancy=_redundancy(noted, chosen.selected, ranks, labels),
+            view=None if chosen.matrix is None else _view(chosen.matrix, chosen.k),
         )
 
 
@@ -219,13 +214,8 @@ def _redundancy(
     )
 
 
-def _view(place: Place, root: xr.Dataset, k: int) -> View | None:
-    """A sample of the rows, where the result holds data, standardised within the sample."""
-    names = list(root.data_vars)
-    if not names:
-        return None
-    dim = str(root["feature_index"].dims[0])
-    matrix = open_matrix(place, variable=str(names[0]), feature_dims=dim)
+def _view(matrix: Matrix, k: int) -> View | None:
+    """A sample of the rows, standardised within the sample."""
     rows = _sample(matrix).astype(np.float64)
     rows[~np.isfinite(rows)] = np.nan
     seen = ~np.isnan(rows).all(axis=0)
@@ -264,26 +254,7 @@ def _sample(matrix: Matrix) -> NDArray[Any]:
 
 
 def _trials(place: Path, name: str) -> Trials:
-    """What ``sweep --csv`` or ``sweep --json`` wrote. Raises RequestError for other tables."""
-    try:
-        if place.suffix.lower() == ".csv":
-            table = pd.read_csv(place)
-        else:
-            table = pd.DataFrame(json.loads(place.read_text(encoding="utf-8"))["trials"])
-        lacking = [column for column in SWEPT if column not in table]
-        if lacking:
-            raise ValueError(f"it has no column {lacking[0]}")
-        table = table[list(SWEPT)]
-        table = table.astype(
-            {"k": int, "h": int, "converged": bool, "solver": str}
-            | dict.fromkeys(("objective", "optimum", "explained", "mean_correlation"), float)
-        )
-    except (ValueError, KeyError, TypeError, UnicodeError) as error:
-        raise RequestError(
-            "not_a_sweep",
-            f"{place} is not the table of a sweep: {_in_line(error)}.",
-            "Give what kmufs-stream sweep wrote by --csv, or printed by --json.",
-        ) from error
+    table = read_trials(place)
     table["of_optimum"] = table["objective"] / table["optimum"]
     grouped: Any = table.groupby(["k", "solver"], sort=False)
     curves = {
@@ -298,13 +269,6 @@ def _trials(place: Path, name: str) -> Trials:
             for which, curve in curves.items()
         },
     )
-
-
-def _in_line(error: Exception) -> str:
-    """What a library says, in one line; of a key error the key alone would be said."""
-    if isinstance(error, KeyError):
-        return f"it has no {error}"
-    return " ".join(str(error).split()).rstrip(".")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""A selection that was written before, opened again."""
+"""Open a selection that was written earlier."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,54 +12,125 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text, listed
-from kmufs_stream.sources import Matrix, Rows, open_matrix
+from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.layout import dense
+from kmufs_stream.sources.matching import ReorderedRows
 from kmufs_stream.sources.names import plain
-from kmufs_stream.sources.recognition import recognised, stored_attributes
 from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import by_row, transformed
-from kmufs_stream.storage.places import Place, check_exists, name_of, zarr_root
-from kmufs_stream.storage.provenance import APPLICATION, FORMAT_VERSIONS, SELECTION
-from kmufs_stream.storage.zarr_io import open_decoded
+from kmufs_stream.sources.written import Written, open_written
+from kmufs_stream.storage.places import Place, name_of
+from kmufs_stream.storage.provenance import APPLICATION, SELECTION
 from kmufs_stream.streaming.kernels.lloyd import Standard
 
-KINDS = {  # what may be opened, and how it is made again
-    SELECTION: ("a selection", "Select again"),
-    APPLICATION: ("an applied selection", "Apply the selection again"),
-}
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredSelection:
-    """What a written selection, or what apply made with one, says, and its columns if it has them.
+    """A written selection, or an application of one; arrays are read when they are asked for.
 
     Attributes
     ----------
-    k : clusters it was made for.
-    selected : (h,) int64 source indices.
-    standard : means and standard deviations of all p features of the source; a feature that was
-        excluded has standard deviation 0. None where nobody knows: of what apply made.
-    samples : rows that were standardised.
-    transforms, where, dropped : what was done to the source's values, which condition its samples
-        met, and which rows of these were left out because they miss values.
-    solver : that chose the features; None of what apply made.
-    made_of : where the data that it was selected from lie; None of what apply made.
-    labels : (h,) of the selected features, or None.
-    matrix : the selected columns, (n, h), as they are stored; or None.
+    written : what is stored.
+    root : its root: ``feature_index``, ``score``, ``rank``, coordinates, and the columns if it
+        holds them.
     """
 
-    k: int
-    selected: NDArray[np.int64]
-    standard: Standard | None
-    samples: int
-    transforms: tuple[str, ...]
-    where: str
-    dropped: NDArray[np.int64]
-    source: str
-    solver: str | None
-    made_of: str | None
-    labels: NDArray[Any] | None
-    matrix: Matrix | None
+    written: Written
+    root: xr.Dataset
+
+    @property
+    def source(self) -> str:
+        return name_of(self.written.place)
+
+    @property
+    def attrs(self) -> dict[Any, Any]:
+        return self.root.attrs
+
+    @property
+    def applied(self) -> bool:
+        """Whether it is what apply wrote, which knows nothing of the features left out."""
+        return self.written.format == APPLICATION
+
+    @property
+    def k(self) -> int:
+        return int(self.attrs["k"])
+
+    @property
+    def transforms(self) -> tuple[str, ...]:
+        """Transforms of the values it was made from."""
+        return tuple(filter(None, self.attrs["transforms"].split(", ")))
+
+    @property
+    def where(self) -> str:
+        """Condition that its samples meet."""
+        return str(self.attrs.get("where", ""))
+
+    @property
+    def samples(self) -> int:
+        """Samples that were standardised."""
+        if self.applied:
+            return 0 if self.matrix is None else self.matrix.shape[0]
+        return int(self.attrs["samples"])
+
+    @cached_property
+    def selected(self) -> NDArray[np.int64]:
+        """(h,) source indices."""
+        return self.root["feature_index"].values.astype(np.int64)
+
+    @cached_property
+    def every(self) -> xr.Dataset:
+        """Table of all p features, which an application does not have."""
+        return self.written.read("all_features", load=True)
+
+    @cached_property
+    def diagnostics(self) -> xr.Dataset:
+        return self.written.read("diagnostics", load=True)
+
+    @cached_property
+    def standard(self) -> Standard | None:
+        """Means and standard deviations of all p features, std 0 for excluded ones.
+
+        None for an application.
+        """
+        if self.applied:
+            return None
+        usable = self.every["excluded"].values == ""
+        std = np.where(usable, self.every["std"].values, 0.0)
+        return Standard(np.nan_to_num(self.every["mean"].values), std)
+
+    @cached_property
+    def every_label(self) -> NDArray[Any] | None:
+        """(p,) names of all features; None where the source has none."""
+        dim = str(self.every["score"].dims[0])
+        return self.every[dim].values if dim in self.every.coords else None
+
+    @cached_property
+    def labels(self) -> NDArray[Any] | None:
+        """(h,) names of the selected features; None where the source has none."""
+        if not self.applied and self.every_label is not None:
+            return self.every_label[self.selected]
+        return None if self.matrix is None else self.matrix.labels
+
+    @cached_property
+    def dropped(self) -> NDArray[np.int64]:
+        """Rows that were left out because they lack values."""
+        if self.applied or "dropped" not in self.diagnostics:
+            return np.empty(0, np.int64)
+        return self.diagnostics["dropped"].values
+
+    @cached_property
+    def matrix(self) -> Matrix | None:
+        """The selected columns as they are stored, (n, h); None where it holds no data."""
+        data = list(self.root.data_vars)
+        if not data:
+            return None
+        named = json.loads(self.attrs.get("located", "{}")).get("feature_labels")
+        return open_matrix(
+            self.written.place,
+            variable=str(data[0]),
+            feature_dims=str(self.root["feature_index"].dims[0]),
+            feature_labels=named if named in self.root.variables else None,
+        )
 
     def as_selected(self, whole: Matrix) -> Matrix:
         """The table that this was selected from, as it was then: transformed, without some rows.
@@ -123,7 +195,7 @@ class StoredSelection:
             raise RequestError(
                 "no_data",
                 Text("{} {}.", self.source, why),
-                Text("Give the table that it was made from: {data}", data=self.made_of),
+                Text("Give the table that it was made from: {data}", data=self.attrs["source"]),
             )
         return restricted(whole, self.selected)
 
@@ -160,129 +232,23 @@ class StoredSelection:
         )
 
 
-def read_selection(place: Place) -> tuple[xr.Dataset, xr.Dataset]:
-    """The root of a written selection and its table of all features, lazily.
+def open_selection(place: Place, *, applied: bool = True) -> StoredSelection:
+    """Open what :func:`kmufs_stream.select` wrote, and :func:`kmufs_stream.apply` if ``applied``.
 
     Raises RequestError for anything else.
     """
-    root = _read(place)
-    if root.attrs["format"] != SELECTION:
-        raise _not_a_selection(place)
-    return root, _read(place, "all_features")
-
-
-def open_selection(place: Place) -> StoredSelection:
-    """Open what :func:`kmufs_stream.select` or :func:`kmufs_stream.apply` wrote.
-
-    Its data are not read. Raises RequestError for anything else.
-    """
-    root = _read(place)
-    dim, data = str(root["feature_index"].dims[0]), list(root.data_vars)
-    named = json.loads(root.attrs.get("located", "{}")).get("feature_labels")
-    matrix = None
-    if data:
-        matrix = open_matrix(
-            place,
-            variable=str(data[0]),
-            feature_dims=dim,
-            feature_labels=named if named in root.variables else None,
-        )
-    standard, samples, dropped = None, 0 if matrix is None else matrix.shape[0], None
-    selected = root["feature_index"].values.astype(np.int64)
-    labels = None if matrix is None else matrix.labels
-    if root.attrs["format"] == SELECTION:
-        every = _read(place, "all_features")
-        usable = every["excluded"].values == ""
-        standard = Standard(
-            np.nan_to_num(every["mean"].values), np.where(usable, every["std"].values, 0.0)
-        )
-        along = str(every["score"].dims[0])
-        if along in every.coords:
-            labels = every[along].values[selected]
-        samples = int(root.attrs["samples"])
-        dropped = _read(place, "diagnostics").get("dropped")
-    return StoredSelection(
-        k=int(root.attrs["k"]),
-        selected=selected,
-        standard=standard,
-        samples=samples,
-        transforms=tuple(filter(None, root.attrs["transforms"].split(", "))),
-        where=str(root.attrs.get("where", "")),
-        dropped=np.empty(0, np.int64) if dropped is None else dropped.values,
-        source=name_of(place),
-        solver=None if standard is None else str(root.attrs["solver"]),
-        made_of=None if standard is None else str(root.attrs["source"]),
-        labels=labels,
-        matrix=matrix,
-    )
-
-
-def _read(place: Place, group: str | None = None) -> xr.Dataset:
-    """The root of a written selection or application, or one of its groups, lazily."""
-    source = name_of(place)
-    check_exists(place, "Make it with kmufs-stream select.")
-    try:
-        # An index would load the labels of all samples.
-        stored = open_decoded(
-            zarr_root(place), group=group, chunks=None, create_default_indexes=False
-        )
-    except Exception as error:
-        if (stored_attributes(place) or {}).get("format") not in KINDS:
-            raise _not_a_selection(place) from error
-        raise RequestError(
-            "not_a_selection",
-            f"{source} cannot be read as a selection: {type(error).__name__}: {error}",
-            "Make one with kmufs-stream select.",
-        ) from error
-    if group is not None:
-        return stored
-    kind, version = stored.attrs.get("format"), stored.attrs.get("format_version")
-    if kind not in KINDS:
-        raise _not_a_selection(place)
-    if version != FORMAT_VERSIONS[kind]:
-        what, remake = KINDS[kind]
-        raise RequestError(
-            "selection_format",
-            f"{source} is {what} of format {version}, this version reads {FORMAT_VERSIONS[kind]}.",
-            f"{remake}, or use the version that wrote it "
-            f"({stored.attrs.get('version', 'unknown')}).",
-        )
-    return stored
-
-
-def _not_a_selection(place: Place) -> RequestError:
-    what, then = recognised(place)
-    return RequestError(
-        "not_a_selection",
-        f"{name_of(place)} is not a selection: it is {what}.",
-        f"Give what kmufs-stream select wrote. {then}",
-    )
-
-
-@dataclass(frozen=True)
-class ColumnRows:
-    """Rows of which only some columns are seen."""
-
-    rows: Rows
-    columns: NDArray[np.int64]
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """See Rows."""
-        return dense(self.rows.read(start, stop))[:, self.columns]
-
-    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
-        return self.rows.take(start, stop, self.columns[columns])
+    written = open_written(place, SELECTION, *[APPLICATION] * applied)
+    return StoredSelection(written, written.read())
 
 
 def restricted(matrix: Matrix, columns: NDArray[np.int64]) -> Matrix:
-    """The matrix with these columns alone; all of them are still read."""
+    """Keep these columns of a dense matrix alone; all of them are still read."""
     frame = matrix.metadata.coords
     if matrix.metadata.feature_dim in frame.dims:
         frame = frame.isel({matrix.metadata.feature_dim: columns})
     return replace(
         matrix,
-        rows=ColumnRows(matrix.rows, columns),
+        rows=ReorderedRows(matrix.rows, columns),
         shape=(matrix.shape[0], len(columns)),
         labels=None if matrix.labels is None else matrix.labels[columns],
         layout=replace(

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-# Written by decompose, select and apply.
+# Written by decompose, select, apply, and runs that may be resumed.
 FACTOR, SELECTION, APPLICATION = "kmufs-factor", "kmufs-selection", "kmufs-application"
+CHECKPOINT = "kmufs-checkpoint"
 FORMAT_VERSIONS = {
     FACTOR: 3,
     SELECTION: 1,
     APPLICATION: 1,
+    CHECKPOINT: 1,
 }  # see tests/results/test_format_versions.py
 TITLES = {
     # Whenever the factor was made: a selection by a stored factor reads nothing for it.

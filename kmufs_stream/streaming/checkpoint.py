@@ -31,12 +31,10 @@ from upath import UPath
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError, Text
 from kmufs_stream.storage.output import check_folder
 from kmufs_stream.storage.places import refuse_web_address, remove, store_errors
-from kmufs_stream.storage.provenance import CHECKPOINT_FILE
+from kmufs_stream.storage.provenance import CHECKPOINT, CHECKPOINT_FILE, FORMAT_VERSIONS
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.version import __version__
 
-FORMAT = "kmufs-checkpoint"
-FORMAT_VERSION = 1
 ABOUT = "about"
 CHUNKS, CORRUPT, OTHERS = "data chunks", "corrupt chunk", "data chunks but that"
 SAVING_SHARE = 20  # saving takes at most one part in so many of the time
@@ -137,7 +135,10 @@ class Checkpoint:
         Raises RequestError if it belongs to another run, BrokenError if it cannot be written.
         """
         self._digests = digests
-        self._identity = {"format": f"{FORMAT} {FORMAT_VERSION}", "version": __version__}
+        self._identity = {
+            "format": f"{CHECKPOINT} {FORMAT_VERSIONS[CHECKPOINT]}",
+            "version": __version__,
+        }
         self._identity |= identity
         file = self.folder / CHECKPOINT_FILE
         with store_errors(self.folder):

@@ -12,7 +12,13 @@ import zarr
 from helpers import planted, write_bare
 
 from kmufs_stream import AdmmOptions, apply, decompose, select
-from kmufs_stream.storage.provenance import APPLICATION, FACTOR, FORMAT_VERSIONS, SELECTION
+from kmufs_stream.storage.provenance import (
+    APPLICATION,
+    CHECKPOINT,
+    FACTOR,
+    FORMAT_VERSIONS,
+    SELECTION,
+)
 
 WRITTEN = "format format_version version command created source where located"
 ATTRIBUTES = {
@@ -44,8 +50,8 @@ def test_what_is_written_is_what_the_versions_stand_for(tmp_path: Path) -> None:
     decompose(data, 2, out=tmp_path / "factor.zarr", command="decompose")
     select(data, 2, 3, options=AdmmOptions(1e-6, 1e3), out=made, command="select")
     apply(made, data, out=tmp_path / "application.zarr", command="apply")
-    assert FORMAT_VERSIONS == {FACTOR: 3, SELECTION: 1, APPLICATION: 1}
-    for kind in FORMAT_VERSIONS:
+    assert FORMAT_VERSIONS == {FACTOR: 3, SELECTION: 1, APPLICATION: 1, CHECKPOINT: 1}
+    for kind in (FACTOR, SELECTION, APPLICATION):
         root = zarr.open_group(tmp_path / f"{kind.removeprefix('kmufs-')}.zarr", mode="r")
         arrays = {name for name, member in root.members(None) if isinstance(member, zarr.Array)}
         assert root.attrs["format"] == kind

@@ -108,8 +108,9 @@ def sweep(
     """
     from kmufs_stream import LanczosOptions
     from kmufs_stream import sweep as run
-    from kmufs_stream.factors.store import is_factor, load_factor
+    from kmufs_stream.factors.store import load_factor
     from kmufs_stream.results.trials import write_csv
+    from kmufs_stream.sources.written import is_factor
     from kmufs_stream.storage.output import check_file
     from kmufs_stream.storage.places import place_of
     from kmufs_stream.streaming.cluster import connected
