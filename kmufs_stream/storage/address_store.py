@@ -1,4 +1,4 @@
-"""Zarr stores under addresses, whose connections are closed when the process ends."""
+"""Open Zarr stores under addresses, and close their connections when the process ends."""
 
 from __future__ import annotations
 
@@ -13,37 +13,31 @@ from zarr.storage import FsspecStore
 
 from kmufs_stream.storage.internals import sync
 
-AZURE = ("abfs", "abfss", "az")  # abfs://container@account/path names no user
-CLOSED_WITHIN = 5.0  # seconds, for connections at the end
+AZURE = ("abfs", "abfss", "az")  # in abfs://container@account/path, no user is named
+CLOSED_WITHIN = 5.0  # seconds, for connections at exit
 
 
 def store_of(address: UPath) -> FsspecStore:
-    """The Zarr store under an address."""
-    store = AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
-    _keep_from_closing(store.fs)
-    return store
+    return AddressStore.from_url(str(address), storage_options=dict(address.storage_options))
 
 
 class AddressStore(FsspecStore):
-    """What lies under an address. Its connections are closed when the process ends.
+    """A Zarr store under an address, whose connections are closed when the process ends.
 
-    File systems that are used asynchronously, as zarr does, leave that to whoever made them.
+    File systems in asynchronous use, as by zarr, leave that to their users.
     """
 
     async def _open(self) -> None:
         await super()._open()
         _connected.add(self.fs)
+        _keep_from_closing(self.fs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_is_open": False}  # another process has connections of its own
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        _keep_from_closing(self.fs)
+        return {**vars(self), "_is_open": False}  # another process opens its own connections
 
 
 def _keep_from_closing(fs: Any) -> None:
-    """adlfs would close its connections at the end, in a loop that it lacks, and print that."""
+    """Keep adlfs from closing its connections at exit, without an event loop, which prints."""
     if fs.protocol[0] not in AZURE:
         return
     for reference in weakref.getweakrefs(fs):
@@ -54,7 +48,7 @@ def _keep_from_closing(fs: Any) -> None:
 _connected: set[Any] = set()
 
 
-@atexit.register  # after zarr's own, so that it runs before that ends zarr's loop
+@atexit.register  # later than zarr's, so that it runs before zarr ends its event loop
 def _close_connections() -> None:
     async def close(fs: Any) -> None:
         session = await fs.set_session()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import zarr
+from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError, Option, RequestError, Text
@@ -42,12 +43,9 @@ def check_output(
 ) -> None:
     """Refuse an output that cannot or must not be written, before anything is computed.
 
-    Parameters
-    ----------
-    parameter : the one that chooses another output, for messages.
-
-    Raises RequestError if the output exists (without ``overwrite``, or is no Zarr store), if it and
-    an input lie in one another, and if its folder does not exist or cannot be written to.
+    ``parameter`` is the one that chooses another output. Raises RequestError if the output exists
+    (without ``overwrite``, or is no Zarr store), if it and an input lie in one another, and if its
+    folder does not exist or cannot be written to.
     """
     if isinstance(out, Path) and out.name in ("", ".."):
         raise RequestError(
@@ -58,37 +56,18 @@ def check_output(
     _check_apart(out, inputs, parameter)
     if isinstance(out, Store):
         check_given(out)
-        return
-    left_behind = False
-    if isinstance(out, Path):
-        folder = out.resolve().parent
-        _repair(out.resolve())
-        check_folder(folder, "output", parameter)
+    elif isinstance(out, Path):
+        _check_path(out, parameter, overwrite=overwrite)
     else:
         left_behind = check_address(out, parameter)
-    if is_zarr(out) or is_hdf5(out):
-        _check_overwrite(out, parameter, overwrite=overwrite)
-    elif exists(out) and not left_behind:
-        raise RequestError(
-            "output_exists",
-            f"The output {out} exists and is not a Zarr store, so it is not overwritten.",
-            Text("Choose another {}, or remove it yourself.", Option(parameter)),
-        )
-    if isinstance(out, Path):
-        _check_writable(folder, parameter)
-    else:
+        if not left_behind or is_zarr(out):
+            _check_replaceable(out, parameter, overwrite=overwrite)
         check_writable_address(out)
 
 
 def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
-    """Refuse a file that cannot or must not be written, before anything is computed.
-
-    ``parameter`` is the one that chooses another file. Raises RequestError as
-    :func:`check_output` does.
-    """
+    """Refuse a file that cannot or must not be written; as :func:`check_output` does."""
     _check_apart(out, inputs, parameter)
-    folder = out.resolve().parent
-    check_folder(folder, "output", parameter)
     stores = [parent for parent in out.resolve().parents if is_zarr(parent)]
     if stores:
         raise RequestError(
@@ -96,15 +75,7 @@ def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite:
             f"The output {out} lies inside the Zarr store {stores[-1]}.",
             Text("Choose another {}.", Option(parameter)),
         )
-    if out.is_dir():
-        raise RequestError(
-            "output_exists",
-            f"The output {out} is a folder.",
-            Text("Choose another {}.", Option(parameter)),
-        )
-    if out.exists():
-        _check_overwrite(out, parameter, overwrite=overwrite)
-    _check_writable(folder, parameter)
+    _check_path(out, parameter, overwrite=overwrite, file=True)
 
 
 def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
@@ -112,13 +83,7 @@ def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
 
     ``parameter`` is the one that chooses another place for ``out``.
     """
-    how = _overlap(out, other)
-    if how is not None:
-        raise RequestError(
-            "outputs_overlap",
-            f"The output {name_of(out)} {how} the output {name_of(other)} of the same run.",
-            Text("Choose another {}.", Option(parameter)),
-        )
+    _check_apart(out, [other], parameter, code="outputs_overlap", what="output")
 
 
 def check_folder(folder: Path, what: str, parameter: str) -> None:
@@ -132,13 +97,62 @@ def check_folder(folder: Path, what: str, parameter: str) -> None:
         )
 
 
-def _check_apart(out: Place, inputs: Sequence[Place], parameter: str) -> None:
-    for place in inputs:
+def _check_path(out: Path, parameter: str, *, overwrite: bool, file: bool = False) -> None:
+    folder = out.resolve().parent
+    _repair(out.resolve())
+    check_folder(folder, "output", parameter)
+    _check_replaceable(out, parameter, overwrite=overwrite, file=file)
+    trial = folder / f".kmufs-stream-{os.getpid()}"
+    try:
+        trial.touch()  # more reliable than reading permissions
+        trial.unlink()
+    except OSError:
+        raise RequestError(
+            "not_writable",
+            f"The folder {folder} of the output cannot be written to.",
+            Text("Choose another {}, or change the folder's permissions.", Option(parameter)),
+        ) from None
+
+
+def _check_replaceable(
+    out: Path | UPath, parameter: str, *, overwrite: bool, file: bool = False
+) -> None:
+    """Refuse to replace what exists, unless it is of the right kind and ``overwrite`` is given."""
+    if not exists(out):
+        return
+    if not (out.is_file() if file else is_zarr(out) or is_hdf5(out)):
+        raise RequestError(
+            "output_exists",
+            f"The output {out} exists and is not a {'file' if file else 'Zarr store'}, so it is "
+            "not overwritten.",
+            Text("Choose another {}, or remove it yourself.", Option(parameter)),
+        )
+    if not overwrite:
+        raise RequestError(
+            "output_exists",
+            f"The output {out} exists.",
+            Text(
+                "Say {overwrite} to replace it, or choose another {}.",
+                Option(parameter),
+                overwrite=True,
+            ),
+        )
+
+
+def _check_apart(
+    out: Place,
+    others: Sequence[Place],
+    parameter: str,
+    *,
+    code: str = "output_is_input",
+    what: str = "input",
+) -> None:
+    for place in others:
         how = _overlap(out, place)
         if how is not None:
             raise RequestError(
-                "output_is_input",
-                f"The output {name_of(out)} {how} the input {name_of(place)}.",
+                code,
+                f"The output {name_of(out)} {how} the {what} {name_of(place)}.",
                 Text("Choose another {}.", Option(parameter)),
             )
 
@@ -153,33 +167,6 @@ def _overlap(out: Place, other: Place) -> str | None:
     if theirs in ours.parents:
         return "lies inside"
     return "holds" if ours in theirs.parents else None
-
-
-def _check_overwrite(out: Place, parameter: str, *, overwrite: bool) -> None:
-    if not overwrite:
-        raise RequestError(
-            "output_exists",
-            f"The output {name_of(out)} exists.",
-            Text(
-                "Say {overwrite} to replace it, or choose another {}.",
-                Option(parameter),
-                overwrite=True,
-            ),
-        )
-
-
-def _check_writable(folder: Path, parameter: str) -> None:
-    """Create a file in the folder: more reliable than reading its permissions."""
-    trial = folder / f".kmufs-stream-{os.getpid()}"
-    try:
-        trial.touch()
-        trial.unlink()
-    except OSError:
-        raise RequestError(
-            "not_writable",
-            f"The folder {folder} of the output cannot be written to.",
-            Text("Choose another {}, or change the folder's permissions.", Option(parameter)),
-        ) from None
 
 
 @contextlib.contextmanager

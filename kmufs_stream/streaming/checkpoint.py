@@ -209,16 +209,10 @@ class Checkpoint:
 
 @dataclass
 class SavedPass:
-    """The saved states of one pass.
-
-    Attributes
-    ----------
-    folder : of their files.
-    kernel : digest of the kernel that made them.
-    """
+    """The saved states of one pass."""
 
     folder: Folder
-    kernel: str
+    kernel: str  # digest of the kernel that made them
     tell: Callable[[str], None]
     _kept: set[Node] = field(default_factory=set)
     _began: float = field(default_factory=time.monotonic)

@@ -28,22 +28,13 @@ IN_MEMORY_BYTES = 32_000_000
 
 @dataclass(frozen=True)
 class Clustering:
-    """The best of several starts.
+    """The best of several starts."""
 
-    Attributes
-    ----------
-    centres : (k, p) float64, in standardised coordinates.
-    cost : sum of squared distances of all rows to their nearest centres.
-    method : ``scikit-learn`` or ``lloyd``.
-    iterations : of the best start, over all rows.
-    converged : whether the centres of the best start no longer moved.
-    """
-
-    centres: Float
-    cost: float
-    method: str
-    iterations: int
-    converged: bool
+    centres: Float  # (k, p), in standardised coordinates
+    cost: float  # sum of squared distances of all rows to their nearest centres
+    method: str  # scikit-learn or lloyd
+    iterations: int  # of the best start, over all rows
+    converged: bool  # the centres of the best start no longer moved
 
 
 def kmeans_candidates(n: int, p: int, k: int, starts: int, *, state: int, kept: int) -> Candidates:

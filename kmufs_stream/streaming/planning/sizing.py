@@ -30,42 +30,24 @@ PROJECTED_BYTES = 256  # of a row in a Lanczos step: matters beside a very spars
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes that a method takes beside the blocks, and how often it reads.
+    """Bytes that a method takes beside the blocks, and how often it reads."""
 
-    Attributes
-    ----------
-    state : state of one partition.
-    update : temporary memory while a block is added.
-    driver : held between and during the reads.
-    finish : peak of the in-memory stage after the last read.
-    kept : held by the factor.
-    reads : passes over the data, at most.
-    """
-
-    state: int
-    update: int
-    driver: int
-    finish: int
-    kept: int
-    reads: int
+    state: int  # of one partition
+    update: int  # temporary, while a block is added
+    driver: int  # held between and during the reads
+    finish: int  # peak of the in-memory stage after the last read
+    kept: int  # held by the factor
+    reads: int  # passes over the data, at most
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method that a plan may choose.
+    """A method that a plan may choose."""
 
-    Attributes
-    ----------
-    cost : from the rows of a block and the bytes of a number in products.
-    passed_over : why it runs only on request; "" where it may be chosen.
-    float64 : works in float64, whatever precision is asked for.
-    thin : multiplies blocks by few vectors, not by themselves: small blocks will do.
-    """
-
-    cost: Callable[[int, int], Cost]
-    passed_over: str = ""
-    float64: bool = False
-    thin: bool = False
+    cost: Callable[[int, int], Cost]  # from the rows of a block and the bytes of a number
+    passed_over: str = ""  # why it runs only on request; "" where it may be chosen
+    float64: bool = False  # works in float64, whatever precision is asked for
+    thin: bool = False  # multiplies blocks by few vectors, not by themselves: small ones will do
 
 
 Candidates = Mapping[str, Candidate]
@@ -74,74 +56,57 @@ Candidates = Mapping[str, Candidate]
 
 @dataclass(frozen=True)
 class ClusterSize:
-    """The workers of a cluster.
+    """The workers of a cluster."""
 
-    Attributes
-    ----------
-    workers : their number.
-    threads : largest number of threads of a worker.
-    memory : smallest memory limit of a worker in bytes; None without limits.
-    started_here : for this run, whose ``memory`` they share with this process.
-    """
-
-    workers: int
-    threads: int
-    memory: int | None
-    started_here: bool = False
+    workers: int  # their number
+    threads: int  # of a worker, the most
+    memory: int | None  # limit of a worker in bytes, the smallest; None without limits
+    started_here: bool = False  # for this run, whose memory they share with this process
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a plan is made for.
+    """What a plan is made for."""
 
-    Attributes
-    ----------
-    h : features to select, 0 for a factor alone.
-    held : further bytes that this process holds all the time.
-    solver_bytes : working memory of the solver.
-    copies : whether the selected columns are written.
-    method : ``auto``, or one of the candidates.
-    memory : budget; None for half of what is available.
-    threads : concurrent block tasks; None for one more than there are cores.
-    precision : ``auto``, ``float32`` or ``float64``.
-    cluster : the workers that read; None for threads of this process.
-    """
-
-    h: int = 0
-    held: int = 0
-    solver_bytes: int = 0
-    copies: bool = False
-    method: str = "auto"
-    memory: str | int | None = None
-    threads: int | None = None
-    precision: str = "auto"
-    cluster: ClusterSize | None = None
+    h: int = 0  # features to select; 0 for a factor alone
+    held: int = 0  # further bytes that this process holds all the time
+    solver_bytes: int = 0  # working memory of the solver
+    copies: bool = False  # the selected columns are written
+    method: str = "auto"  # or one of the candidates
+    memory: str | int | None = None  # budget; None for half of what is available
+    threads: int | None = None  # concurrent block tasks; None for one more than cores
+    precision: str = "auto"  # or float32, float64
+    cluster: ClusterSize | None = None  # whose workers read; None for threads of this process
 
 
 def block_sizes(table: Table, precision: Precision, *, thin: bool) -> Iterator[int]:
-    """Yield block rows, falling: whole chunks, or shards where these are small."""
-    if table.layout.sparsity is not None:
-        yield from _sparse_block_sizes(table, table.layout.sparsity, thin)
-        return
-    small = table.layout.shard_rows * table.row_bytes <= LARGE_BLOCK_BYTES
-    unit = table.layout.shard_rows if small else table.layout.chunk_rows
-    row = table.shape[1] * np.dtype(precision).itemsize
-    if thin:
-        target = BLOCK_BYTES
+    """Yield block rows, falling: whole chunks, or shards where these are small.
+
+    Sparse blocks are cut anywhere.
+    """
+    layout, n = table.layout, table.shape[0]
+    if layout.sparsity is not None:
+        unit, units = 1, _sparse_rows(table, layout.sparsity, thin)
     else:
-        # Adding a block's p x p product to the state must cost little beside computing it.
-        target = min(max(2 * table.shape[1] * row, BLOCK_BYTES), LARGE_BLOCK_BYTES)
-    units = max(min(target // row, table.shape[0] + unit - 1) // unit, 1)
+        unit = layout.shard_rows
+        if unit * table.row_bytes > LARGE_BLOCK_BYTES:
+            unit = layout.chunk_rows
+        row = table.shape[1] * np.dtype(precision).itemsize
+        target = BLOCK_BYTES
+        if not thin:
+            # Adding a block's p x p product to the state must cost little beside computing it.
+            target = min(max(2 * table.shape[1] * row, BLOCK_BYTES), LARGE_BLOCK_BYTES)
+        units = max(min(target // row, n + unit - 1) // unit, 1)
     while units > 1:
         yield units * unit
         units //= 2
     yield unit
-    if unit > table.layout.chunk_rows:
-        yield table.layout.chunk_rows
+    if unit > layout.chunk_rows:
+        yield layout.chunk_rows
 
 
-def _sparse_block_sizes(table: Table, sparsity: Sparsity, thin: bool) -> Iterator[int]:
-    """Yield block rows, falling: tens of MB of entries, or what the products densify at a time.
+def _sparse_rows(table: Table, sparsity: Sparsity, thin: bool) -> int:
+    """Choose rows with tens of MB of entries, or as many as the products densify at a time.
 
     At least a chunk of entries, so that few chunks are decoded twice.
     """
@@ -150,11 +115,7 @@ def _sparse_block_sizes(table: Table, sparsity: Sparsity, thin: bool) -> Iterato
     rows = BLOCK_BYTES // (table.mean_row_bytes + PROJECTED_BYTES)
     if not thin:
         rows = min(rows, slab_rows(table.shape[1]))
-    rows = min(max(rows, sparsity.chunk_entries // mean, 1), n)
-    while rows > 1:
-        yield rows
-        rows //= 2
-    yield 1
+    return min(max(rows, sparsity.chunk_entries // mean, 1), n)
 
 
 class Sizing:
