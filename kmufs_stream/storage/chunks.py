@@ -45,6 +45,18 @@ def corrupt_chunk(message: str, key: str | None) -> BrokenError:
     )
 
 
+def missing_chunk(message: str) -> BrokenError:
+    return BrokenError(
+        "missing_chunk",
+        f"{message}; Zarr would read the fill value instead.",
+        Text(
+            "Restore it, and see that every worker reaches the store under this name; or, if it "
+            "was left out because it holds nothing but that value, say {fill_missing_chunks}.",
+            fill_missing_chunks=True,
+        ),
+    )
+
+
 def address(array: zarr.Array[Any]) -> str:
     """Describe where an array is stored, for people."""
     store = name_of(array.store)
@@ -68,17 +80,8 @@ class Inventory:
             # Found soon, even if damaged metadata claim more chunks than can be counted.
             missing = next((key for _, key in cells(self.array) if key not in stored), None)
             if missing is not None:
-                raise BrokenError(
-                    "missing_chunk",
-                    f"chunk {missing} of {address(self.array)} is not there ({len(stored)} of "
-                    f"{prod(_grid(self.array))} are); Zarr would read {self.array.fill_value} "
-                    "instead.",
-                    Text(
-                        "Restore what is missing; or, if it was left out because it holds "
-                        "nothing but that value, say {fill_missing_chunks}.",
-                        fill_missing_chunks=True,
-                    ),
-                )
+                count = f" ({len(stored)} of {prod(_grid(self.array))} are)"
+                raise missing_chunk(f"chunk {missing} of {address(self.array)} is not there{count}")
         chunks = [f"{key} {stored[key]}" for key in sorted(stored)]
         return [metadata, *chunks]
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numcodecs
 import zarr
@@ -51,9 +51,6 @@ class CheckedStore(StoreInFront):
 
     def __str__(self) -> str:
         return name_of(self._store)
-
-    def over(self, store: Store) -> Self:
-        return type(self)(store, self._checks)
 
     async def get(
         self,

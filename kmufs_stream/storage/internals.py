@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Self
 
 import xarray as xr
@@ -18,12 +19,10 @@ class StoreInFront(WrapperStore[Store]):
 
     _supports_sync_io = False  # zarr's shortcut would read from the store behind
 
-    def over(self, store: Store) -> Self:
-        """Return a copy in front of another store."""
-        raise NotImplementedError
-
     def _with_store(self, store: Store) -> Self:
-        return self.over(store)  # zarr's own copy would pass only the store
+        copied = copy.copy(self)  # zarr's own copies lack our attributes
+        copied._store = store
+        return copied
 
 
 def is_loaded(variable: xr.Variable) -> bool:

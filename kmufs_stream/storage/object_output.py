@@ -16,7 +16,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import psutil
 from upath import UPath
@@ -47,12 +47,9 @@ class TakenError(RequestError):
 class RootLast(StoreInFront):
     """Keeps the root's metadata back, in ``kept``; everything else goes to the store."""
 
-    def __init__(self, store: Store, kept: dict[str, Buffer] | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.kept: dict[str, Buffer] = {} if kept is None else kept
-
-    def over(self, store: Store) -> Self:
-        return type(self)(store, self.kept)
+        self.kept: dict[str, Buffer] = {}
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None

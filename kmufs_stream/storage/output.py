@@ -128,14 +128,11 @@ def _check_replaceable(
             Text("Choose another {}, or remove it yourself.", Option(parameter)),
         )
     if not overwrite:
+        other = Option(parameter)
         raise RequestError(
             "output_exists",
             f"The output {out} exists.",
-            Text(
-                "Say {overwrite} to replace it, or choose another {}.",
-                Option(parameter),
-                overwrite=True,
-            ),
+            Text("Say {overwrite} to replace it, or choose another {}.", other, overwrite=True),
         )
 
 

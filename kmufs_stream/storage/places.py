@@ -20,7 +20,6 @@ from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
 
 import fsspec
-from fsspec.registry import known_implementations
 from upath import UPath
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, WrapperStore, ZipStore
@@ -87,12 +86,8 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
         place: UPath = UPath(address.rstrip("/"), **options)
         place.fs  # noqa: B018 imports the library
     except ImportError as error:
-        if protocol in S3:
-            raise missing_library(address, "s3fs") from error
-        hint = known_implementations.get(protocol, {}).get("err", str(error)).rstrip(".")
-        raise RequestError(
-            "needs_extra", f"{address} needs a library that is not installed.", f"{hint}."
-        ) from error
+        missing = getattr(error.__cause__ or error, "name", None)
+        raise missing_library(address, missing or protocol) from error
     except TypeError as error:
         raise _bad_options(address, protocol, options, error) from error
     except ValueError as error:
@@ -306,10 +301,7 @@ def store_error(place: Place, error: Exception) -> KmufsError:
     return BrokenError(
         "unreachable",
         f"{name} cannot be reached: {type(error).__name__}: {said}",
-        Text(
-            "Check the address, the network, and {storage_options} endpoint_url "
-            "where one is needed."
-        ),
+        Text("Check the address, the network and, if needed, {storage_options} endpoint_url."),
     )
 
 
@@ -318,10 +310,9 @@ def _no_credentials(name: str, error: Exception) -> RequestError:
         "no_credentials",
         f"There are no credentials for {name}: {_first_line(error)}.",
         Text(
-            "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or a profile; for Azure: "
-            "AZURE_STORAGE_CONNECTION_STRING), or say {storage_options} where none "
-            "are needed.",
+            "Set them in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            "a profile; for Azure: AZURE_STORAGE_CONNECTION_STRING), or say {storage_options} "
+            "where none are needed.",
             storage_options={"anon": True},
         ),
     )

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import zarr
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore
 
-from kmufs_stream.errors import BrokenError, Text
+from kmufs_stream.errors import BrokenError
+from kmufs_stream.storage.chunks import missing_chunk
 from kmufs_stream.storage.integrity import Check, CheckedStore, check_filters, checks_of, through
 
 LOG = logging.getLogger(__name__)
@@ -50,9 +51,6 @@ class RetryingStore(CheckedStore):
         self._retries = retries
         self._missing_is_fill = missing_is_fill
 
-    def over(self, store: Store) -> Self:
-        return type(self)(store, self._checks, self._retries, self._missing_is_fill)
-
     async def get_partial_values(
         self,
         prototype: BufferPrototype,
@@ -82,14 +80,5 @@ class RetryingStore(CheckedStore):
                 await asyncio.sleep(wait)
                 wait, left = 2 * wait, left - 1
         if found is None and not self._missing_is_fill:
-            raise BrokenError(
-                "missing_chunk",
-                f"chunk {key} of {self} is not there; Zarr would read the fill value instead.",
-                Text(
-                    "Restore it, and see that every worker reaches the store under this "
-                    "name; or, if it was left out because it holds nothing but that value, "
-                    "say {fill_missing_chunks}.",
-                    fill_missing_chunks=True,
-                ),
-            )
+            raise missing_chunk(f"chunk {key} of {self} is not there")
         return found

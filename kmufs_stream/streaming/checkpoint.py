@@ -86,9 +86,7 @@ class Checkpoint:
                 raise RequestError(
                     "checkpoint_exists",
                     f"{self.folder} is the checkpoint of a run that did not end.",
-                    Text(
-                        "Say {resume} to go on from it, or remove it to start again.", resume=True
-                    ),
+                    Text("Say {resume} to go on, or remove it to start again.", resume=True),
                 )
         elif not self.folder.is_dir() or not all(map(_is_partial, self.folder.iterdir())):
             raise RequestError(
@@ -105,11 +103,9 @@ class Checkpoint:
             return
         if error is not None:
             self._note_corrupt(getattr(error, "chunk", None))
-            error.add_note(
-                Text(
-                    "The checkpoint {} is kept: {resume} goes on from it.", self.folder, resume=True
-                )
-            )
+            folder = self.folder
+            note = Text("The checkpoint {} is kept: {resume} goes on from it.", folder, resume=True)
+            error.add_note(note)
             return
         with contextlib.suppress(FileNotFoundError):
             for inside in [*self.folder.iterdir()]:
@@ -172,10 +168,7 @@ class Checkpoint:
             raise RequestError(
                 "wrong_checkpoint",
                 f"The checkpoint {self.folder} belongs to another run ({said}).",
-                Text(
-                    "Run with the data and options that it was made with, or choose another "
-                    "{checkpoint}, or remove it."
-                ),
+                Text("Use its data and options, choose another {checkpoint}, or remove it."),
             )
 
     def _note_corrupt(self, chunk: str | None) -> None:

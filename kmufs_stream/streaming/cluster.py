@@ -123,14 +123,12 @@ def connected(
     share = budget // (workers + 1)
     least = int(WORKER_BASELINE / WORKER_SHARE)
     if share < least:
+        enough = -(-least * (workers + 1) // MB)
         raise RequestError(
             "does_not_fit",
             f"{counted(workers, 'workers')} and this process share {size(budget)} of "
             f"memory: {size(share)} each, where a worker by itself needs {size(least)}.",
-            Text(
-                "Give {memory} or more, or start fewer workers.",
-                memory=f"{-(-least * (workers + 1) // MB)}MB",
-            ),
+            Text("Give {memory} or more, or start fewer workers.", memory=f"{enough}MB"),
         )
     threads = threads or max(usable_cores() // workers, 1)
     heap = {f"distributed.nanny.pre-spawn-environ.{name}": ONE_HEAP[name] for name in ONE_HEAP}

@@ -318,12 +318,8 @@ def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestErro
         hint += "."
     return RequestError(
         "does_not_fit",
-        Text(
-            "At least {} of memory are needed, {} is {} (by stage: {}).",
-            size(peak),
-            given,
-            size(budget),
-            sizes,
-        ),
+        f"At least {size(peak)} of memory are needed, "
+        + given
+        + f" is {size(budget)} (by stage: {sizes}).",
         hint,
     )
