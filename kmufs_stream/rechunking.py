@@ -281,6 +281,7 @@ def _copy(
             continue
         chosen = np.arange(columns.start, columns.stop)
         tile = np.ascontiguousarray(matrix.rows.take(rows.start, rows.stop, chosen))
+        _start_damaged_chunk_anew(target, rows.stop, columns)
         target[rows, columns] = tile
         checksum = str(zlib.crc32(tile.data))
         if checksum != _checksum(target, rows, columns):
@@ -293,6 +294,18 @@ def _copy(
         if mark is not None:
             mark.write_text(checksum)
         progress(Advanced(tile.nbytes))
+
+
+def _start_damaged_chunk_anew(target: zarr.Array[Any], stop: int, columns: slice) -> None:
+    """Overwrite the chunk that row ``stop`` cuts, if it cannot be decoded to write part of it.
+
+    The rows from ``stop`` on then differ from their checksum, and are written again too. The chunk
+    that the first row of a tile cuts has been written or read just before.
+    """
+    start = stop - stop % target.chunks[0]
+    chunk = slice(start, min(start + target.chunks[0], target.shape[0]))
+    if start < stop < chunk.stop and not _checksum(target, chunk, columns):
+        target[chunk, columns] = 0
 
 
 def _checksum(target: zarr.Array[Any], rows: slice, columns: slice) -> str:
