@@ -87,12 +87,14 @@ def correlation_matrix(
 ) -> tuple[Standardised, Float]:
     """Compute the correlation matrix of the usable features; overwrites the state's scatter."""
     matrix, moments = state.scatter, state.moments
-    mean = moments.mean
+    count = max(moments.count, 1)
+    centre = moments.total / count
     if state.gaps is not None:
         _fill_gaps(state, state.gaps)
-    matrix /= max(moments.count, 1)
-    for row, m in zip(matrix, mean, strict=True):
-        row -= m * mean
+        centre = moments.mean
+    matrix /= count
+    for row, c in zip(matrix, centre, strict=True):
+        row -= c * centre
     features = standardise(moments, scaling, np.maximum(matrix.diagonal(), 0.0))
     if len(features.usable) < len(matrix):
         matrix = matrix[np.ix_(features.usable, features.usable)]
