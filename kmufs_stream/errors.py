@@ -10,6 +10,7 @@ from typing import Any
 
 ONE_OF = {"classes": "class", "retries": "retry"}
 COMPARED = 100_000  # names at most that a misspelt one is compared with
+SHOWN = 5  # names
 
 
 HOMES = {
@@ -197,6 +198,13 @@ def counted(number: int, things: str) -> str:
 def listed(names: Iterable[str]) -> str:
     """Join names with commas; "none" if there are none."""
     return ", ".join(names) or "none"
+
+
+def first_few(names: Iterable[str]) -> str:
+    """Join the first names with commas, and count the others."""
+    names = list(names)
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

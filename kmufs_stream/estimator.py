@@ -27,7 +27,7 @@ from kmufs_stream.options import AdmmOptions, SolverName
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.arrays import check_columns
-from kmufs_stream.sources.id_columns import beside_real
+from kmufs_stream.sources.id_columns import note_of_whole_numbers
 from kmufs_stream.sources.layout import dense
 
 DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
@@ -254,7 +254,9 @@ def _note_whole_numbers(X: pd.DataFrame) -> None:
     """Warn of columns that stand apart as classes or numbers of the samples do."""
     dtypes = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     if len(dtypes) == X.shape[1]:
-        doubt = beside_real(list(X.columns), dtypes, range(len(dtypes)), "leave those columns out")
+        doubt = note_of_whole_numbers(
+            list(X.columns), dtypes, range(len(dtypes)), "leave those columns out"
+        )
         if doubt is not None:
             warnings.warn(doubt, stacklevel=4)
 

@@ -227,8 +227,8 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
         raise RequestError(
             "sparse",
             f"{matrix.source} is sparse: it has no chunks of rows and columns.",
-            f"Have it stored by rows: {matrix.layout.sparsity.turn}"
-            if matrix.layout.sparsity.turn
+            f"Have it stored by rows: {matrix.layout.sparsity.csr_command}"
+            if matrix.layout.sparsity.csr_command
             else "Stored by rows it is streamed as it is.",
         )
     (n, p), item = matrix.shape, matrix.layout.dtype.itemsize

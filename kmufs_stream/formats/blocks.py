@@ -17,7 +17,7 @@ from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, li
 from kmufs_stream.events import Advanced, Progress, Started
 from kmufs_stream.formats.columns import SAMPLE, TEXT, Coordinate
 from kmufs_stream.sources.casting import cast
-from kmufs_stream.sources.id_columns import Doubtful
+from kmufs_stream.sources.id_columns import IdColumns
 from kmufs_stream.sources.matrix import KINDS, is_numeric
 from kmufs_stream.streaming.planning.sizing import BASELINE, MB
 from kmufs_stream.system.memory import size
@@ -159,7 +159,7 @@ def write_blocks(
         for name, coordinate in described.items()
     }
     gaps = Gaps(int(np.prod(inner)))
-    doubtful = Doubtful(() if incoming.labels is None else incoming.labels)
+    id_columns = IdColumns(() if incoming.labels is None else incoming.labels)
     progress(Started("converting", unit="rows", unit_bytes=row))
     for block, known in _whole(_sound(incoming, rows), rows):
         longer = _text_bytes(known, texts) - rows * row
@@ -169,7 +169,7 @@ def write_blocks(
         stored = cast(block, dtype, incoming.source, OTHER_DTYPE)
         values[n:] = stored
         gaps.add(stored)
-        doubtful.add(block)
+        id_columns.add(block)
         for name, array in coordinates.items():
             array.resize((n + len(block),))
             array[n:] = cast(known[name], array.dtype, incoming.source, "")
@@ -178,7 +178,7 @@ def write_blocks(
         labels = xr.Dataset(coords={"feature": np.asarray(incoming.labels, dtype=object)})
         labels.to_zarr(folder, mode="a", zarr_format=3, consolidated=False)
     sizes = dict(zip(dims, values.shape, strict=True))
-    return Written(sizes, gaps, (*incoming.notes, *doubtful.notes()))
+    return Written(sizes, gaps, (*incoming.notes, *id_columns.notes()))
 
 
 def _text_bytes(known: Mapping[str, NDArray[Any]], texts: Iterable[str]) -> int:

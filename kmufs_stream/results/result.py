@@ -18,7 +18,7 @@ from kmufs_stream.results.measures import near_copies
 from kmufs_stream.results.writing import column_name, free_dim, lazy_columns, subset_frame
 from kmufs_stream.solvers import Solution, ranking
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.id_columns import in_sample
+from kmufs_stream.sources.id_columns import note_of_sample
 from kmufs_stream.sources.names import plain
 from kmufs_stream.storage.places import Place, name_of, zarr_root
 from kmufs_stream.storage.provenance import FORMAT_VERSIONS, SELECTION
@@ -125,7 +125,7 @@ class Selection:
         doubt = matrix.doubt
         if doubt is None and matrix.labels is not None:
             usable = self.factor.features.usable
-            doubt = in_sample(matrix.labels, usable, sample.index, sample.runs)
+            doubt = note_of_sample(matrix.labels, usable, sample.index, sample.runs)
         return tuple(note for note in (doubt, size_note(self.k, self.h)) if note is not None)
 
     @property

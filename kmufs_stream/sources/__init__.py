@@ -1,10 +1,10 @@
-"""Sources: what the user has, as one labelled samples x features matrix."""
+"""Open whatever the user has as one labelled samples x features matrix."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.arrays import open_bare, open_dataarray, open_dataset, open_frame
 from kmufs_stream.sources.convertible import refuse_convertible
-from kmufs_stream.sources.dimensions import Names, named
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
+from kmufs_stream.sources.opening import Names, Opening, named
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.zarr_store import open_array, open_store
-from kmufs_stream.storage.places import check_exists, name_of, place_of
+from kmufs_stream.storage.places import Place, check_exists, name_of, place_of
 from kmufs_stream.storage.retrying import RETRIES
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
@@ -37,8 +37,8 @@ def open_matrix(
     *,
     variable: str | None = None,
     group: str | None = None,
-    sample_dims: str | Sequence[str] | None = None,
-    feature_dims: str | Sequence[str] | None = None,
+    sample_dims: Names = None,
+    feature_dims: Names = None,
     features_from_variables: bool = False,
     layer: str | None = None,
     raw: bool = False,
@@ -57,65 +57,75 @@ def open_matrix(
     ----------
     data : path, address, Zarr store or array, table in memory, or Matrix
         Path of a Zarr store (a folder, or zipped) or an AnnData file (``.h5ad``), or the address of
-        a Zarr store (``s3://bucket/data.zarr``, or whatever fsspec knows), or a Zarr ``Store`` or
+        a Zarr store (``s3://bucket/data.zarr``, or any that fsspec knows), or a Zarr ``Store`` or
         ``Array``, ``xarray.Dataset`` or ``DataArray``, ``pandas.DataFrame``, Dask or NumPy array,
-        of bool, integer or floating-point dtype. A Matrix is taken as it is.
+        of bool, integer or floating-point dtype. A Matrix is returned as it is.
     variable : str, optional
-        Which variable of the store; needed where it holds several.
+        Variable of the store; needed if it holds several.
     group : str, optional
-        In which of its groups.
+        Group of the store.
     sample_dims, feature_dims : str or sequence of str, optional
-        Name the dimensions of the one or the other, several of which are stacked in the order
-        given; the rest are the others. Needed for three and more; of two, the first holds the
-        samples.
+        Dimensions of the samples or of the features; several are stacked in the order given, and
+        the remaining ones are those of the other side. Needed for three dimensions or more; of two,
+        the first holds the samples by default.
     features_from_variables : bool, default False
-        The variables of a dataset, along the same dimensions, are the features.
+        Use the variables of a dataset, along the same dimensions, as features.
     layer : str, optional
-        Of an AnnData store, a layer instead of its X.
+        Layer of an AnnData store to use instead of its X.
     raw : bool, default False
-        Of an AnnData store, the X of its raw instead of its X.
+        Use the X of the raw of an AnnData store.
     feature_labels : str, optional
-        The coordinate (in AnnData: the column of var) that names the features.
+        Coordinate (in AnnData: column of var) that names the features.
     transform : str or sequence of str, optional
-        ``log1p``, ``normalise-rows`` (each row to a sum of 10000) or ``normalise-rows:TOTAL``;
-        several are applied in this order, as values are read.
+        ``log1p``, ``normalise-rows`` (scale each row to a sum of 10000) or
+        ``normalise-rows:TOTAL``; several are applied in this order, as values are read.
     fill_missing_chunks : bool, default False
-        Take chunks that the store does not hold for its fill value, instead of raising BrokenError
+        Read chunks that the store does not hold as its fill value, instead of raising BrokenError
         when the data are used.
     retries : int, default 5
-        How often a chunk whose reading fails for the moment is asked for again, after longer and
-        longer waits.
+        How often to read a chunk again after a transient failure, with longer and longer waits.
     features, exclude_features : str or sequence of str, optional
-        Labels, shell patterns on labels, or ``@FILE`` of labels, one a line, of the features that
-        take part, or do not.
+        Names of the features that take part, or do not: names, shell patterns, or ``@FILE`` with
+        a name on each line.
     where : str, optional
-        A condition on coordinates of the samples, as of :meth:`pandas.DataFrame.query`, but without
-        attributes and calls; or the name of a boolean one.
+        Condition on coordinates of the samples, as in :meth:`pandas.DataFrame.query` but without
+        attributes and calls; or the name of a boolean coordinate.
     storage_options : mapping, optional
-        For fsspec, where ``data`` is an address.
+        Options for fsspec, if ``data`` is an address.
 
     Returns
     -------
     Matrix
-        The table, its labels and coordinates.
+        The table, with names of its features and coordinates.
 
     Raises
     ------
     RequestError
-        Not found, not Zarr, damaged metadata, no array of real numbers, unknown or ambiguous
-        variable, group or dimension, a pattern or condition that nothing meets.
+        Nothing is found, or it is not Zarr, has damaged metadata or holds no array of real numbers;
+        a variable, group or dimension is unknown or ambiguous; nothing meets a pattern or the
+        condition.
     """
     if retries < 0:
         raise RequestError("bad_option", Text("{retries} is {}.", retries), "It must be 0 or more.")
-    within = Within(variable, group, features_from_variables, layer, raw)
-    dims: dict[str, Names] = {"sample_dims": sample_dims, "feature_dims": feature_dims}
-    matrix = _open(data, within, dims, fill_missing_chunks, retries, storage_options)
+    opening = Opening(
+        variable,
+        group,
+        features_from_variables,
+        layer,
+        raw,
+        named(sample_dims),
+        named(feature_dims),
+        fill_missing_chunks,
+        retries,
+    )
+    if isinstance(data, str | os.PathLike | UPath | Store):
+        matrix = _open_place(place_of(data, storage_options), opening)
+    else:
+        matrix = _open_in_python(data, opening)
+    located = matrix.provenance.located | opening.located()
     if feature_labels is not None:
         matrix = labelled(matrix, feature_labels)
-    said = {**vars(within), **{name: [*named(dims[name])] for name in dims}}
-    said["feature_labels"] = feature_labels
-    located = {name: value for name, value in said.items() if value}
-    located = matrix.provenance.located | located
+        located["feature_labels"] = feature_labels
     matrix = replace(matrix, provenance=replace(matrix.provenance, located=located))
     matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
     if where is not None:
@@ -123,86 +133,35 @@ def open_matrix(
     return ask_features(matrix, features, exclude_features)
 
 
-@dataclass(frozen=True)
-class Within:
-    """Which table of a store; a source refuses what it has not, and ignores nothing."""
-
-    variable: str | None
-    group: str | None
-    features_from_variables: bool
-    layer: str | None
-    raw: bool
-
-    def refuse(self, what: str) -> None:
-        """Raise RequestError where any of it was said of ``what``, which is one table."""
-        if any(vars(self).values()):
+def _open_place(place: Place, opening: Opening) -> Matrix:
+    if isinstance(place, Path):
+        refuse_convertible(os.fspath(place))
+    check_exists(place, "Give the path or address of a Zarr store, or an AnnData file (.h5ad).")
+    if opening.variable is None and holds_anndata(place, opening.group):
+        if opening.has_dims or opening.features_from_variables:
             raise RequestError(
-                "not_a_store",
-                Text(
-                    "{variable}, {group}, {features_from_variables}, {layer} and {raw} "
-                    "choose within a store; {} is not one.",
-                    what,
-                ),
-                "Leave them out, or give a path or a store.",
+                "bad_option",
+                f"{name_of(place)} is AnnData: its samples are obs, its features var.",
+                Text("Leave out {sample_dims}, {feature_dims} and {features_from_variables}."),
             )
-
-
-def _open(
-    data: Any,
-    within: Within,
-    dims: dict[str, Names],
-    fill_missing_chunks: bool,
-    retries: int,
-    storage_options: Mapping[str, Any] | None,
-) -> Matrix:
-    """By the source that knows this kind of data."""
-    if isinstance(data, str | os.PathLike | UPath | Store):
-        place = place_of(data, storage_options)
-        if isinstance(place, Path):
-            refuse_convertible(os.fspath(place))
-        check_exists(place, "Give the path or address of a Zarr store, or an AnnData file (.h5ad).")
-        if within.variable is None and holds_anndata(place, within.group):
-            if any(dims.values()) or within.features_from_variables:
-                raise RequestError(
-                    "bad_option",
-                    f"{name_of(place)} is AnnData: its samples are obs, its features var.",
-                    Text("Leave out {sample_dims}, {feature_dims} and {features_from_variables}."),
-                )
-            return open_anndata(
-                place,
-                group=within.group,
-                layer=within.layer,
-                raw=within.raw,
-                fill_missing_chunks=fill_missing_chunks,
-                retries=retries,
-            )
-        if within.layer is not None or within.raw:
-            raise RequestError(
-                "not_anndata",
-                f"{name_of(place)} is not AnnData, so it has no layers and no raw.",
-                Text("Leave out {layer} and {raw}; {variable} chooses within a Zarr store."),
-            )
-        return open_store(
-            place,
-            variable=within.variable,
-            group=within.group,
-            features_from_variables=within.features_from_variables,
-            **dims,
-            fill_missing_chunks=fill_missing_chunks,
-            retries=retries,
+        return open_anndata(place, opening)
+    if opening.layer is not None or opening.raw:
+        raise RequestError(
+            "not_anndata",
+            f"{name_of(place)} is not AnnData, so it has no layers and no raw.",
+            Text("Leave out {layer} and {raw}; {variable} chooses within a Zarr store."),
         )
+    return open_store(place, opening)
+
+
+def _open_in_python(data: Any, opening: Opening) -> Matrix:
     kind = type(data).__name__
     if isinstance(data, xr.Dataset):
-        replace(within, variable=None, features_from_variables=False).refuse(kind)
-        return open_dataset(
-            data,
-            variable=within.variable,
-            features_from_variables=within.features_from_variables,
-            **dims,
-        )
-    within.refuse(kind)
+        opening.refuse_choice(kind, "variable", "features_from_variables")
+        return open_dataset(data, opening)
+    opening.refuse_choice(kind)
     if isinstance(data, Matrix):
-        if any(dims.values()):
+        if opening.has_dims:
             raise RequestError(
                 "bad_option",
                 "The dimensions of a Matrix were chosen as it was opened.",
@@ -210,13 +169,13 @@ def _open(
             )
         return data
     if isinstance(data, zarr.Array):
-        return open_array(data, **dims, fill_missing_chunks=fill_missing_chunks, retries=retries)
+        return open_array(data, opening)
     if isinstance(data, xr.DataArray):
-        return open_dataarray(data, **dims)
+        return open_dataarray(data, opening)
     if isinstance(data, pd.DataFrame):
-        return open_frame(data, **dims)
+        return open_frame(data, opening)
     if isinstance(data, da.Array | np.ndarray):
-        return open_bare(data, **dims)
+        return open_bare(data, opening)
     known = (
         "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "
         "DataFrame, or a Dask or NumPy array."

@@ -1,16 +1,16 @@
-"""AnnData, as Zarr stores and .h5ad files: X, a layer or raw; dense, CSR or CSC.
+"""Open X, a layer or raw of AnnData in Zarr stores and .h5ad files; dense, CSR or CSC.
 
-The tables of cells and genes are read by the anndata package, element by element; values through
-zarr or h5py, block by block. ``uns`` is never read: what it holds cannot stand in the way. Stores
-older than anndata's ``encoding-type`` have structured arrays as tables.
+The anndata package reads the tables of cells and genes, element by element; zarr or h5py read
+values, block by block. ``uns`` is never read, so its contents cannot cause errors. Stores older
+than anndata's ``encoding-type`` have structured arrays as tables.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -21,25 +21,25 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
-from kmufs_stream.sources.hdf5_rows import HDF5Array, HDF5Rows, open_hdf5, without_anndata
-from kmufs_stream.sources.layout import Layout, Sparsity
+from kmufs_stream.sources.hdf5_rows import HDF5Array, open_hdf5, without_anndata
+from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, check_table
-from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, turn_command
+from kmufs_stream.sources.opening import Opening
+from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, csr_command
 from kmufs_stream.sources.zarr_store import open_array
 from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
 from kmufs_stream.storage.integrity import CheckedStore, checks_of, through
 from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
-from kmufs_stream.storage.retrying import RETRIES, with_retries
 
 DIMS = ("obs", "var")
-COLUMN_ROWS = 2**20  # of a column turned into an array at a time
+COLUMN_ROWS = 2**20  # of a column converted at a time
 TEXT = np.dtypes.StringDType()
 
 
 def holds_anndata(place: Place, group: str | None = None) -> bool:
-    """Whether there is an AnnData object at the place, in that group.
+    """Whether a place holds an AnnData object in that group.
 
-    Raises RequestError for an ``.h5ad`` file without.
+    Raises RequestError for an ``.h5ad`` file without one.
     """
     if is_hdf5(place):
         path = os.fspath(place)
@@ -56,34 +56,26 @@ def holds_anndata(place: Place, group: str | None = None) -> bool:
             return found
     try:
         return _is_anndata(zarr.open_group(zarr_root(place), path=group or "", mode="r"))
-    except Exception:  # whatever it is, another source says what is wrong with it
+    except Exception:  # another source reports what is wrong
         return False
 
 
-def open_anndata(
-    place: Place,
-    *,
-    group: str | None = None,
-    layer: str | None = None,
-    raw: bool = False,
-    fill_missing_chunks: bool = False,
-    retries: int = RETRIES,
-) -> Matrix:
-    """X, or a layer, or the X of raw, with the columns of obs and var as coordinates.
+def open_anndata(place: Place, opening: Opening) -> Matrix:
+    """Open X, a layer, or the X of raw, with the columns of obs and var as coordinates.
 
-    Raises RequestError for what is not there or is no samples x features table of numbers, or
-    where the anndata package is not installed.
+    Raises RequestError if it does not exist or is no table of numbers, or if the anndata package
+    is not installed.
     """
-    path, hdf5 = name_of(place), is_hdf5(place)
+    path, hdf5, group = name_of(place), is_hdf5(place), opening.group
     root: Any = (
         open_hdf5(path)[group or "/"]
         if hdf5
         else zarr.open_group(zarr_root(place), path=group, mode="r")
     )
-    values, table = _places(root, path, layer, raw)
+    values, table = _places(root, path, opening)
     node = root[values]
     obs, var = (_table(root[name], f"{name} of {path}") for name in ("obs", table))
-    name = layer or "X"
+    name = opening.layer or "X"
     if _is_array(node):
         shape, dtype = tuple(node.shape), np.dtype(node.dtype)
     else:
@@ -96,55 +88,46 @@ def open_anndata(
             "The store is damaged; write it again.",
         )
     frame, labels = _coordinates(obs, var, name)
-    metadata = Metadata(name, *DIMS, frame)
-    feature_table = f"{group}/{table}" if group else table
     held = int(obs.memory_usage(deep=True).sum() + var.memory_usage(deep=True).sum())
+    layout = Layout(
+        dtype=dtype,
+        chunk_rows=1,
+        chunk_columns=shape[1],
+        shard_rows=1,
+        zarr_format=3 if hdf5 else root.metadata.zarr_format,
+        held_bytes=held,
+    )
+    rows: Rows
     if isinstance(node, zarr.Array):
-        dense = open_array(node, fill_missing_chunks=fill_missing_chunks, retries=retries)
-        return replace(
-            dense,
-            labels=labels,
-            layout=replace(dense.layout, held_bytes=held),
-            metadata=metadata,
-            provenance=replace(
-                dense.provenance, source=path, place=place, feature_table=feature_table
-            ),
-            guessed=False,
-        )
-    if _is_array(node):
-        array, taken = HDF5Array(node), 0
-        rows: Rows = HDF5Rows(array)
-        inventory, chunks, sparsity = array.inventory, array.chunks, None
+        dense = open_array(node, opening)
+        rows, dtype = dense.rows, dense.dtype
+        layout = replace(dense.layout, held_bytes=held)
+        inventory = dense.provenance.inventory
+    elif _is_array(node):
+        array = rows = HDF5Array(node)
+        chunk, columns = array.chunks
+        layout = replace(layout, chunk_rows=chunk, chunk_columns=columns, shard_rows=chunk)
+        inventory = array.inventory
     else:
-        parts = [
-            with_retries(part, retries=retries, missing_is_fill=fill_missing_chunks)
-            if isinstance(part, zarr.Array)
-            else HDF5Array(part)
-            for part in _parts(node)
-        ]
-        by_rows = _format(node) == "csr"
-        rows, sparsity, taken = _sparse(parts, shape, f"{values} of {path}", by_rows=by_rows)
-        if not by_rows:
-            sparsity = replace(sparsity, turn=turn_command(place, group, layer, raw=raw))
-        inventory = _sparse_inventory(node, fill_missing_chunks)
-        chunks = (1, shape[1])
-    dtype = _read_dtype(dtype, sparsity)
+        rows = _sparse(node, shape, f"{values} of {path}", opening)
+        sparsity = rows.sparsity()
+        if isinstance(rows, CSCRows):
+            command = csr_command(place, group, opening.layer, raw=opening.raw)
+            sparsity = replace(sparsity, csr_command=command)
+        dtype = _read_dtype(dtype)
+        held += rows.held_bytes
+        layout = replace(layout, dtype=dtype, sparsity=sparsity, held_bytes=held)
+        inventory = partial(_sparse_inventory, node, opening)
     return Matrix(
         rows=rows,
         shape=(shape[0], shape[1]),
         dtype=dtype,
         labels=labels,
-        layout=Layout(
-            dtype=dtype,
-            chunk_rows=chunks[0],
-            chunk_columns=chunks[1],
-            shard_rows=chunks[0],
-            zarr_format=3 if hdf5 else root.metadata.zarr_format,
-            sparsity=sparsity,
-            held_bytes=held + taken,
+        layout=layout,
+        metadata=Metadata(name, *DIMS, frame),
+        provenance=Provenance(
+            path, inventory, place, feature_table=f"{group}/{table}" if group else table
         ),
-        metadata=metadata,
-        provenance=Provenance(path, inventory, place, feature_table=feature_table),
     )
 
 
@@ -156,7 +139,7 @@ def _objects(file: Any) -> list[str]:
 
 
 def _is_anndata(node: Any) -> bool:
-    """A group with tables of cells and genes, and values."""
+    """Whether a node is a group with tables of cells and genes, and values."""
     if node is None or _is_array(node):
         return False
     named = node.attrs.get("encoding-type") == "anndata" or "X" in node
@@ -164,7 +147,7 @@ def _is_anndata(node: Any) -> bool:
 
 
 def _is_table(node: Any) -> bool:
-    """A group of columns, or the records of old; a selection has plain arrays of these names."""
+    """Whether a node is a group of columns, or old records; selections have plain arrays."""
     return not _is_array(node) or node.dtype.names is not None
 
 
@@ -172,8 +155,9 @@ def _is_array(node: Any) -> bool:
     return hasattr(node, "dtype")
 
 
-def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, str]:
-    """Names of the values and of the table of their features, within the object."""
+def _places(root: Any, path: str, opening: Opening) -> tuple[str, str]:
+    """Names of the values and of the table of their features within the object."""
+    layer, raw = opening.layer, opening.raw
     if layer is not None and raw:
         raise RequestError(
             "bad_option", Text("{layer} and {raw} are two different matrices."), "Give one of them."
@@ -199,7 +183,7 @@ def _places(root: Any, path: str, layer: str | None, raw: bool) -> tuple[str, st
 
 
 def _attribute(node: Any, *names: str) -> Any:
-    """The first of several attributes that is there; text as str."""
+    """The first attribute that exists; text as str."""
     found = next((node.attrs[name] for name in names if name in node.attrs), None)
     return found.decode() if isinstance(found, bytes) else found
 
@@ -227,19 +211,18 @@ def _parts(node: Any) -> list[Any]:
     return [node.get(name) for name in ("data", "indices", "indptr")]
 
 
-def _read_dtype(dtype: np.dtype[Any], sparsity: Sparsity | None) -> np.dtype[Any]:
-    """Native, and for sparse data at least of single precision, as scipy has them."""
-    if sparsity is None:
-        return dtype
+def _read_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of sparse data in scipy: native, and not half precision."""
     half = dtype.kind == "f" and dtype.itemsize == 2
     return np.dtype(np.float32) if half else dtype.newbyteorder("=")
 
 
-def _sparse(
-    parts: list[Any], shape: tuple[int, int], place: str, *, by_rows: bool
-) -> tuple[Rows, Sparsity, int]:
-    """Rows, where their entries lie, and the memory that the source takes for them."""
-    data, indices, pointers = parts
+def _sparse(node: Any, shape: tuple[int, int], place: str, opening: Opening) -> CSRRows:
+    data, indices, pointers = (
+        opening.retrying(part) if isinstance(part, zarr.Array) else HDF5Array(part)
+        for part in _parts(node)
+    )
+    by_rows = _format(node) == "csr"
     indptr = np.asarray(pointers[:]).astype(np.int64)
     sound = len(indptr) == shape[0 if by_rows else 1] + 1 and indptr[0] == 0
     if (
@@ -253,30 +236,21 @@ def _sparse(
             f"{data.shape[0]} values.",
             "The store is damaged; write it again.",
         )
-    if by_rows:
-        rows = CSRRows(data, indices, indptr, shape[1], place)
-        return rows, rows.sparsity(), indptr.nbytes
-    turned = CSCRows(data, indices, indptr, shape[0], place)
-    return turned, turned.sparsity(), indptr.nbytes + turned.held_bytes
+    return (CSRRows if by_rows else CSCRows)(data, indices, indptr, shape, place)
 
 
-def _sparse_inventory(node: Any, fill_missing_chunks: bool) -> Callable[[], list[str]]:
-    parts = _parts(node)
-
-    def listed() -> list[str]:
-        lists = [
-            Inventory(part, fill_missing_chunks)()
-            if isinstance(part, zarr.Array)
-            else HDF5Array(part).inventory()
-            for part in parts
-        ]
-        return ["; ".join(each[0] for each in lists), *(key for each in lists for key in each[1:])]
-
-    return listed
+def _sparse_inventory(node: Any, opening: Opening) -> list[str]:
+    lists = [
+        Inventory(part, opening.fill_missing_chunks)()
+        if isinstance(part, zarr.Array)
+        else HDF5Array(part).inventory()
+        for part in _parts(node)
+    ]
+    return ["; ".join(each[0] for each in lists), *(key for each in lists for key in each[1:])]
 
 
 def _table(node: Any, place: str) -> pd.DataFrame:
-    """obs or var as a DataFrame; only its own elements are read."""
+    """Read obs or var."""
     arrays: list[zarr.Array[Any]] = []
     try:
         if isinstance(node, zarr.Group | zarr.Array):
@@ -309,7 +283,7 @@ def _table(node: Any, place: str) -> pd.DataFrame:
 def _checked(
     node: zarr.Group | zarr.Array[Any],
 ) -> tuple[zarr.Group | zarr.Array[Any], list[zarr.Array[Any]]]:
-    """The same and its arrays, read through a store that checks the lengths of their chunks."""
+    """Return a node and its arrays, read through a store that checks chunks."""
     below = [node] if isinstance(node, zarr.Array) else [n for _, n in node.members(max_depth=None)]
     arrays = [array for array in below if isinstance(array, zarr.Array)]
     store = CheckedStore(node.store, checks_of(arrays))
@@ -318,7 +292,7 @@ def _checked(
 
 
 def _structured(records: NDArray[Any]) -> pd.DataFrame:
-    """A table as anndata wrote it before 0.7: the first field is the index."""
+    """Convert a table as anndata wrote it before 0.7; its first field is the index."""
     columns = {}
     for name in records.dtype.names or ():
         values = records[name]
@@ -337,9 +311,9 @@ def _structured(records: NDArray[Any]) -> pd.DataFrame:
 def _coordinates(
     obs: pd.DataFrame, var: pd.DataFrame, name: str
 ) -> tuple[xr.Dataset, NDArray[Any]]:
-    """Columns as coordinates, those of obs lazily; the names of the features.
+    """Return columns as coordinates, lazy along the samples, and the names of the features.
 
-    A name that both tables have, or that is taken otherwise, gets its table's as a prefix.
+    Columns whose names are taken, or that both tables have, get the table's name as a prefix.
     """
     variables: dict[str, xr.Variable] = {}
     taken = {*DIMS, name, *(set(map(str, obs.columns)) & set(map(str, var.columns)))}
@@ -358,7 +332,7 @@ def _coordinates(
 
 
 class _Column:
-    """A column of a table as an array, made piece by piece: text as strings, "" where missing."""
+    """A column of a table as a lazy array; text as strings, "" if missing."""
 
     ndim = 1
 

@@ -1,17 +1,17 @@
-"""Values in another dtype, where it holds them."""
+"""Convert values to another dtype, and refuse those that it cannot hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from kmufs_stream.errors import RequestError, Text, did_you_mean
-from kmufs_stream.sources.layout import Block
-from kmufs_stream.sources.matrix import Matrix, Rows
+from kmufs_stream.sources.layout import Block, with_values
+from kmufs_stream.sources.matrix import ChangedRows, Matrix
 
 WHOLE = 2**53  # up to here float64 holds every integer
 DTYPES = (
@@ -21,7 +21,7 @@ DTYPES = (
 
 
 def parse_dtype(text: str) -> np.dtype[Any]:
-    """A dtype of real numbers by its name; RequestError for any other."""
+    """Return the dtype of real numbers of that name. Raises RequestError for other names."""
     if text not in DTYPES:
         raise RequestError(
             "bad_option",
@@ -32,9 +32,9 @@ def parse_dtype(text: str) -> np.dtype[Any]:
 
 
 def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str) -> NDArray[Any]:
-    """The values in another dtype: rounded where that is floating point, else as they are.
+    """Convert values to another dtype; only to floating point they may be rounded.
 
-    Raises RequestError for a value that is out of range, or that an integer cannot be.
+    Raises RequestError, with the given remedy, for a value that is out of range or not an integer.
     """
     if np.can_cast(values.dtype, dtype, "safe"):
         return values.astype(dtype, copy=False)
@@ -53,7 +53,7 @@ def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str) -
 def cast_exactly(
     values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str
 ) -> NDArray[Any]:
-    """The same, but where integers become floating point, those above WHOLE are refused."""
+    """Convert values as :func:`cast` does, but refuse integers that floats would round."""
     if values.dtype.kind in "iu" and dtype.kind == "f":
         large = (values > WHOLE) | (values < -WHOLE)
         if large.any():
@@ -65,31 +65,16 @@ def cast_exactly(
     return cast(values, dtype, source, remedy)
 
 
-@dataclass(frozen=True)
-class CastRows:
-    """Rows whose values are read in another dtype, and taken as they are stored."""
-
-    rows: Rows
-    dtype: np.dtype[Any]
-    source: str
-    remedy: str
-
-    def read(self, start: int, stop: int) -> Block:
-        """See Rows."""
-        block: Any = self.rows.read(start, stop)
-        if not isinstance(block, csr_array):
-            return cast(block, self.dtype, self.source, self.remedy)
-        values = cast(block.data, self.dtype, self.source, self.remedy)
-        return csr_array((values, block.indices, block.indptr), shape=block.shape)
-
-    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
-        return self.rows.take(start, stop, columns)
-
-
 def read_as(matrix: Matrix, dtype: np.dtype[Any], remedy: str) -> Matrix:
-    """The matrix with its values read in ``dtype``; ``remedy`` is told where one does not fit."""
+    """Return the matrix with its values converted by :func:`cast` when read."""
     if matrix.dtype == dtype:
         return matrix
-    rows = CastRows(matrix.rows, dtype, matrix.source, remedy)
+    change = partial(_cast_block, dtype=dtype, source=matrix.source, remedy=remedy)
+    rows = ChangedRows(matrix.rows, change)
     return replace(matrix, rows=rows, dtype=dtype, layout=replace(matrix.layout, copied=True))
+
+
+def _cast_block(
+    block: Block, start: int, *, dtype: np.dtype[Any], source: str, remedy: str
+) -> Block:
+    return with_values(block, lambda values: cast(values, dtype, source, remedy))

@@ -1,4 +1,4 @@
-"""Groups of a Zarr store as xarray sees them: dimension names, coordinates, attributes."""
+"""Read dimension names, coordinates and attributes from groups of a Zarr store."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ from kmufs_stream.storage.zarr_io import with_coordinates
 
 
 def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
-    """The group and those above it, whose coordinates it inherits; encoded and not loaded.
+    """Open a group and the groups above it, whose coordinates it inherits: encoded and lazy.
 
-    Where arrays of a group have no dimension names it is no dataset, and only its attributes
-    are there.
+    Of a group whose arrays have no dimension names only the attributes are read.
     """
     inside = PurePosixPath(group.path) if group.path else None
     above = [] if inside is None else [str(p) for p in inside.parents if str(p) != "."] + [""]
@@ -42,7 +41,7 @@ def _open(group: zarr.Group) -> xr.Dataset:
     store = CheckedStore(group.store, checks_of(arrays.values()))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # unconsolidated metadata: nothing a user can act on
+            warnings.simplefilter("ignore")  # unconsolidated metadata, say
             opened: xr.Dataset = xr.open_zarr(
                 store,
                 group=group.path or None,
@@ -56,13 +55,13 @@ def _open(group: zarr.Group) -> xr.Dataset:
         return xr.Dataset(attrs=dict(group.attrs))
     opened = with_coordinates(opened)
     for name, variable in opened.variables.items():
-        told = _Told(variable.copy(deep=False), through(arrays[str(name)], store))
-        variable.data = LazilyIndexedArray(told)
+        values = _NamedChunks(variable.copy(deep=False), through(arrays[str(name)], store))
+        variable.data = LazilyIndexedArray(values)
     return opened
 
 
-class _Told(BackendArray):
-    """The values of a variable as they are; a chunk that cannot be read is told by its name."""
+class _NamedChunks(BackendArray):
+    """The values of a variable; errors name the chunk that cannot be read."""
 
     def __init__(self, variable: xr.Variable, array: zarr.Array[Any]) -> None:
         self.shape, self.dtype = variable.shape, variable.dtype
@@ -85,8 +84,8 @@ class _Told(BackendArray):
 
 
 def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple[str, ...] | None:
-    """The names of an array's dimensions, where the store gives them."""
-    if datasets and array.basename in datasets[0].variables:
+    """Return the names of an array's dimensions, or None if the store has none."""
+    if array.basename in datasets[0].variables:
         return tuple(map(str, datasets[0][array.basename].dims))
     names: Any = array.attrs.get("_ARRAY_DIMENSIONS")
     if array.metadata.zarr_format == 3:
@@ -96,8 +95,13 @@ def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple
     return tuple(map(str, names))
 
 
+def numbered(array: zarr.Array[Any]) -> tuple[str, ...]:
+    """Names for dimensions without any."""
+    return tuple(f"dim_{i}" for i in range(array.ndim))
+
+
 def check_text(labels: NDArray[Any] | None, name: str) -> None:
-    """Raise ValueError for text that is none: damaged labels may be read and fail later."""
+    """Raise ValueError for text that is not Unicode: damaged names would fail later."""
     if labels is None or labels.dtype.kind not in "OUT":
         return
     for i in range(len(labels)):
@@ -109,7 +113,7 @@ def check_text(labels: NDArray[Any] | None, name: str) -> None:
 
 @contextlib.contextmanager
 def coordinates_read(source: str) -> Iterator[None]:
-    """Say of whatever fails inside that it was a coordinate."""
+    """Turn errors inside into a BrokenError about a coordinate."""
     try:
         yield
     except KmufsError:
@@ -125,15 +129,13 @@ def coordinates_read(source: str) -> Iterator[None]:
 def coordinates(
     datasets: list[xr.Dataset], name: str | None, sizes: Mapping[str, int]
 ) -> xr.Dataset:
-    """The coordinates of a variable, or of all along its dimensions, with the group's attributes.
+    """Return the coordinates of a variable, and the attributes of its group.
 
     Parameters
     ----------
-    name : the variable, or None.
-    sizes : its dimensions; what lies along others is left out.
+    name : of the variable; None for all coordinates along its dimensions.
+    sizes : of its dimensions.
     """
-    if not datasets:
-        return xr.Dataset()
     found: dict[Any, xr.Variable] = {}
     for dataset in datasets:
         whole = dataset if name is None or name not in dataset.variables else dataset[name]
@@ -146,7 +148,7 @@ def coordinates(
 
 
 def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
-    """The coordinates with those of features, and of all, in memory: read once, here."""
+    """Load the coordinates of features, and scalar ones, into memory."""
     few = {name: c.load() for name, c in frame.coords.items() if {*c.dims} <= {feature_dim}}
     for name, coordinate in few.items():
         check_text(coordinate.values.ravel(), str(name))
@@ -154,7 +156,6 @@ def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
 
 
 def attributes(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> dict[str, Any]:
-    """Attributes of an array, encoded as stored."""
-    if datasets and array.basename in datasets[0].variables:
+    if array.basename in datasets[0].variables:
         return dict(datasets[0][array.basename].attrs)
-    return {k: v for k, v in array.attrs.items() if k not in ("_ARRAY_DIMENSIONS",)}
+    return {k: v for k, v in array.attrs.items() if k != "_ARRAY_DIMENSIONS"}

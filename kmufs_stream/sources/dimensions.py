@@ -1,8 +1,8 @@
-"""Which dimensions of an array hold the samples, which the features; several become one."""
+"""Arrange the dimensions of an array as samples and features, stacking several into one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,20 +12,21 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
+from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.names import decoded_values, joined
+from kmufs_stream.sources.opening import Opening
 
-COORDINATE_ROWS = 2**18  # of a coordinate along the samples, in one piece
-Names = str | Sequence[str] | None
+COORDINATE_ROWS = 2**18  # of a coordinate along the samples, read together
 
 
 @dataclass(frozen=True)
 class Stacking:
-    """How the axes of an array become rows and columns, both counted in C order.
+    """Maps the axes of an array to rows and columns, both counted in C order.
 
     Attributes
     ----------
-    dims, shape : of the array.
-    samples, features : its axes, in the order in which they are stacked; every axis is in one.
+    dims, shape : names and lengths of the axes.
+    samples, features : numbers of the axes, in stacking order; together all axes.
     """
 
     dims: tuple[str, ...]
@@ -39,21 +40,24 @@ class Stacking:
         return self._size(self.samples), self._size(self.features)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        return dict(zip(self.dims, self.shape, strict=True))
+
+    @property
     def transposed(self) -> bool:
-        """Whether it is a 2-d array of features x samples."""
+        """Whether the array is features x samples."""
         return self.samples == (1,) and self.features == (0,)
 
     @property
     def copies(self) -> bool:
-        """Whether rows are put together, not merely viewed."""
+        """Whether reading rows copies them."""
         return len(self.dims) > 2
 
     def names(self, samples: bool) -> tuple[str, ...]:
-        """Dimension names along the samples, or the features."""
         return tuple(self.dims[axis] for axis in (self.samples if samples else self.features))
 
     def name(self, samples: bool) -> str:
-        """The one dimension's name, or one that no dimension has."""
+        """Name of the dimension; if several are stacked, a name that none of them has."""
         names = self.names(samples)
         if len(names) == 1:
             return names[0]
@@ -63,7 +67,7 @@ class Stacking:
         return name
 
     def unit_rows(self, chunks: Sequence[int]) -> int:
-        """The fewest rows of which whole multiples meet every chunk in one run only."""
+        """Fewest rows such that blocks of multiples of them read each chunk once."""
         for i, axis in enumerate(self.samples):
             inner = self._size(self.samples[i + 1 :])
             extent, chunk = self.shape[axis], chunks[axis]
@@ -72,9 +76,23 @@ class Stacking:
                 return max(chunk if whole else extent, 1) * max(inner, 1)
         raise ValueError("there are no axes along the samples")
 
-    def chunk_columns(self, chunks: Sequence[int]) -> int:
-        """Columns that share a chunk."""
-        return prod(chunks[axis] for axis in self.features)
+    def layout(
+        self,
+        dtype: np.dtype[Any],
+        chunks: tuple[int, ...],
+        shards: tuple[int, ...] | None = None,
+        **others: Any,
+    ) -> Layout:
+        """Layout of the table, given the chunks and shards of the array."""
+        return Layout(
+            dtype=dtype,
+            chunk_rows=self.unit_rows(chunks),
+            chunk_columns=prod(chunks[axis] for axis in self.features),
+            shard_rows=self.unit_rows(shards or chunks),
+            chunk_cells=prod(chunks),
+            copied=self.copies,
+            **others,
+        )
 
     def gather(
         self,
@@ -83,16 +101,14 @@ class Stacking:
         stop: int,
         columns: NDArray[np.int64] | None = None,
     ) -> NDArray[Any]:
-        """Rows ``start:stop``, (rows, p), or of ``columns`` only.
+        """Read rows ``start:stop``, (rows, p), or of ``columns`` only.
 
         Parameters
         ----------
-        fetch : values at an orthogonal index (slices and sorted integers, one per axis).
+        fetch : reads at an orthogonal index (slices and sorted integers, one per axis).
         """
         index: list[Any] = [slice(None)] * len(self.dims)
-        pick = None
-        if columns is not None:
-            pick = self._cover(columns, index)
+        pick = None if columns is None else self._cover(columns, index)
         pieces = []
         for box in _boxes(start, stop, [self.shape[axis] for axis in self.samples]):
             for axis, part in zip(self.samples, box, strict=True):
@@ -105,7 +121,7 @@ class Stacking:
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def span(self, start: int, stop: int) -> tuple[int, slice]:
-        """The first sample axis, and where on it rows ``start:stop`` lie."""
+        """First sample axis, and the part of it that holds rows ``start:stop``."""
         inner = max(self._size(self.samples[1:]), 1)
         return self.samples[0], slice(start // inner, -(-stop // inner))
 
@@ -113,9 +129,9 @@ class Stacking:
         return prod(self.shape[axis] for axis in axes)
 
     def _cover(self, columns: NDArray[np.int64], index: list[Any]) -> Any:
-        """Put the smallest grid of features around the columns into an index.
+        """Set an index to the smallest grid of features around the columns.
 
-        Returns where in the grid the columns are, None where they are all of it in order.
+        Returns the places of the columns in the grid, or None if they are the whole grid in order.
         """
         extents = [self.shape[axis] for axis in self.features]
         grid, places = [], []
@@ -130,44 +146,40 @@ class Stacking:
 
 
 def _boxes(start: int, stop: int, extents: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """The runs of whole lines, planes, ... that rows ``start:stop`` consist of, in order."""
+    """Divide rows ``start:stop`` into runs of whole lines, planes, ..., in order."""
+    whole = tuple(slice(0, extent) for extent in extents[1:])
     if len(extents) == 1 or start == stop:
-        yield (slice(start, stop), *(slice(0, extent) for extent in extents[1:]))
+        yield (slice(start, stop), *whole)
         return
     inner = prod(extents[1:])
-    first, last = start // inner, (stop - 1) // inner
-    if start > first * inner or (first == last and stop < (last + 1) * inner):
-        end = min(stop, (first + 1) * inner)
-        for box in _boxes(start - first * inner, end - first * inner, extents[1:]):
-            yield (slice(first, first + 1), *box)
+    while start < stop:
+        first, offset = divmod(start, inner)
+        end = (stop // inner) * inner
+        if offset or end <= start:  # part of a line
+            end = min(stop, (first + 1) * inner)
+            for box in _boxes(offset, end - first * inner, extents[1:]):
+                yield (slice(first, first + 1), *box)
+        else:
+            yield (slice(first, end // inner), *whole)
         start = end
-        first += 1
-    whole = stop // inner
-    if first < whole:
-        yield (slice(first, whole), *(slice(0, extent) for extent in extents[1:]))
-        start = whole * inner
-    if start < stop:
-        for box in _boxes(0, stop - start, extents[1:]):
-            yield (slice(last, last + 1), *box)
 
 
 def arrange(
-    dims: Sequence[str],
-    shape: Sequence[int],
-    sample_dims: Names,
-    feature_dims: Names,
+    dims: tuple[str, ...],
+    shape: tuple[int, ...],
+    samples: tuple[str, ...],
+    features: tuple[str, ...],
     what: str,
 ) -> Stacking:
-    """Which dimensions hold what: of two the first holds the samples, unless either is named.
+    """Assign dimensions to samples and features; of two, the first holds the samples by default.
 
     Parameters
     ----------
-    what : the array, as people are told of it.
+    samples, features : names of their dimensions, if given.
+    what : the array, for error messages.
 
-    Raises RequestError for unknown names, and where more dimensions are not told apart.
+    Raises RequestError for unknown names, and for more than two dimensions without names.
     """
-    dims, shape = tuple(dims), tuple(shape)
-    samples, features = named(sample_dims), named(feature_dims)
     sizes = ", ".join(f"{d} {extent}" for d, extent in zip(dims, shape, strict=True))
     for parameter, wanted in (("sample_dims", samples), ("feature_dims", features)):
         for dim in wanted:
@@ -214,32 +226,25 @@ def arrange(
     return Stacking(dims, shape, tuple(map(dims.index, samples)), tuple(map(dims.index, features)))
 
 
-def named(names: Names) -> tuple[str, ...]:
-    """One name, several, or none, as a tuple."""
-    return (names,) if isinstance(names, str) else tuple(names or ())
+def of_dimensions(dims: Mapping[str, Sequence[str]], opening: Opening) -> list[str]:
+    """Return the names of the arrays that have the dimensions given, else of all arrays.
 
-
-def of_dimensions(
-    dims: Mapping[str, Sequence[str]], sample_dims: Names, feature_dims: Names
-) -> list[str]:
-    """The arrays that have the dimensions named: only these where both sides are named, else more.
-
-    Where none is like that, those that have them at all; where none has them, all.
+    If those of both samples and features are given, arrays without further dimensions are
+    preferred, otherwise arrays with some.
     """
-    asked = {*named(sample_dims), *named(feature_dims)}
+    asked = {*opening.sample_dims, *opening.feature_dims}
     having = [name for name, own in dims.items() if asked.issubset(own)]
-    both = bool(sample_dims and feature_dims)
+    both = bool(opening.sample_dims and opening.feature_dims)
     fitting = [name for name in having if (len(asked) == len(dims[name])) == both]
     return fitting or having or list(dims)
 
 
 def stack_frame(frame: xr.Dataset, stacking: Stacking) -> xr.Dataset:
-    """Coordinates with the stacked dimensions as one; a dimension without any gets its numbers.
+    """Stack coordinates as the table is; dimensions without coordinates are numbered.
 
-    Stacked features have a coordinate more, which names them by those of their dimensions, and
-    which goes wherever they go. Along samples coordinates stay lazy.
+    Stacked features get a coordinate of names, made from those of their dimensions. Coordinates
+    along the samples stay lazy.
     """
-    sizes = dict(zip(stacking.dims, stacking.shape, strict=True))
     for samples in (False, True):
         names, stacked = stacking.names(samples), stacking.name(samples)
         if len(names) < 2:
@@ -249,37 +254,36 @@ def stack_frame(frame: xr.Dataset, stacking: Stacking) -> xr.Dataset:
             while free in frame.variables or free in stacking.dims:
                 free = f"source_{free}"
             frame = frame.rename({stacked: free})
-        numbers = {d: (d, np.arange(sizes[d])) for d in names if d not in frame.variables}
-        frame = frame.assign_coords(xr.Coordinates(numbers, indexes={}))
+        frame = _numbered(frame, stacking, [d for d in names if d not in frame.variables])
         frame = _stack_samples(frame, stacking) if samples else _stack_features(frame, stacking)
     return frame
 
 
 def variables_beside(dataset: xr.Dataset, stacking: Stacking) -> xr.Dataset:
-    """Variables beside the data, as coordinates: those along the samples, stacked as these are.
-
-    They stay lazy.
-    """
+    """Return variables along the samples as lazy coordinates, stacked as the table is."""
     names = set(stacking.names(samples=True))
-    sizes = dict(zip(stacking.dims, stacking.shape, strict=True))
+    lengths = {d: stacking.sizes[d] for d in names}
     along = {
         str(name): v.variable
         for name, v in dataset.data_vars.items()
-        if v.dims and names.issuperset(v.dims) and all(sizes[str(d)] == v.sizes[d] for d in v.dims)
+        if v.sizes and v.sizes.items() <= lengths.items()
     }
     found = xr.Dataset(coords=xr.Coordinates(along, indexes={})).drop_encoding()
     if len(names) > 1 and along:
-        # A dimension along which no variable lies is stacked all the same.
-        lengths = {d: xr.Variable(d, np.arange(sizes[d])) for d in names if d not in along}
-        found = _stack_samples(found.assign_coords(xr.Coordinates(lengths, indexes={})), stacking)
-        found = found.drop_vars(list(lengths))
+        # Dimensions without variables are stacked too.
+        bare = names - along.keys()
+        found = _stack_samples(_numbered(found, stacking, bare), stacking).drop_vars(bare)
     return found
+
+
+def _numbered(frame: xr.Dataset, stacking: Stacking, dims: Iterable[str]) -> xr.Dataset:
+    numbers = {d: xr.Variable(d, np.arange(stacking.sizes[d])) for d in dims}
+    return frame.assign_coords(xr.Coordinates(numbers, indexes={}))
 
 
 def _stack_samples(frame: xr.Dataset, stacking: Stacking) -> xr.Dataset:
     names, name = stacking.names(samples=True), stacking.name(samples=True)
-    sizes = dict(zip(stacking.dims, stacking.shape, strict=True))
-    lines = max(COORDINATE_ROWS // max(prod(sizes[d] for d in names[1:]), 1), 1)
+    lines = max(COORDINATE_ROWS // max(prod(stacking.sizes[d] for d in names[1:]), 1), 1)
     pieces = {d: lines if d == names[0] else -1 for d in names}
     along = [c for c in frame.coords if set(names) & set(frame[c].dims)]
     lazy = frame[along].chunk({d: size for d, size in pieces.items() if d in frame.dims})

@@ -1,4 +1,4 @@
-"""Arrays in HDF5 files that can be pickled and read from many threads."""
+"""Read arrays in HDF5 files, also from many threads and processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HDF5Array:
-    """A dataset of a file, opened where it is used. h5py lets one thread read at a time."""
+    """An HDF5 dataset, opened again in each process. h5py lets one thread read at a time."""
 
     def __init__(self, dataset: h5py.Dataset) -> None:
         self._path, self._key = str(dataset.file.filename), str(dataset.name)
@@ -35,42 +35,29 @@ class HDF5Array:
             self._dataset = h5py.File(self._path, "r")[self._key]
         return np.asarray(self._dataset[region])
 
-    @property
-    def place(self) -> str:
-        """Where it lies, for people."""
-        return f"{self._path}:{self._key}"
-
     def inventory(self) -> list[str]:
         """Shape and dtype, and the file's size and time of change."""
         stat = Path(self._path).stat()
         return [f"{self.shape} {self.dtype.str}", f"{self._key} {stat.st_size} {stat.st_mtime_ns}"]
 
-
-class HDF5Rows:
-    """Rows of a two-dimensional dataset."""
-
-    def __init__(self, array: HDF5Array) -> None:
-        self._array = array
-
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """See Rows."""
+        """Read rows of a two-dimensional dataset; see Rows."""
         try:
-            return self._array[start:stop]
+            return self[start:stop]
         except OSError as error:
-            raise broken(f"rows {start}..{stop - 1} of {self._array.place}", error) from error
+            place = f"{self._path}:{self._key}"
+            raise broken(f"rows {start}..{stop - 1} of {place}", error) from error
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
         return self.read(start, stop)[:, columns]
 
 
 def without_anndata(path: object) -> RequestError:
-    """What is told where AnnData cannot be read for want of a library."""
     return missing_library(f"Reading {path}, which is AnnData,", "anndata")
 
 
 def open_hdf5(path: str) -> h5py.File:
-    """The file, to be read. Raises RequestError where it is damaged or h5py is not installed."""
+    """Open a file for reading. Raises RequestError if it is damaged or h5py is not installed."""
     try:
         import h5py
     except ImportError as error:

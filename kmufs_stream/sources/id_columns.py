@@ -1,4 +1,4 @@
-"""Columns of whole numbers that became features, but look as if they described the samples."""
+"""Find id columns: features of whole numbers that seem to number or classify the samples."""
 
 from __future__ import annotations
 
@@ -9,30 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import Option, Text
+from kmufs_stream.errors import SHOWN, Option, Text, first_few
 
-NUMBERS = ("id", "index", "unnamed: 0")  # what columns are called that number the samples
-CODES = re.compile(r"(?i:(.*[\W_])?(code|id))|.*[a-z](Code|I[dD])")  # what they are or belong to
-CLASSES = ("class", "cluster", "label", "target", "y")  # and that tell their class
+NUMBERS = ("id", "index", "unnamed: 0")  # names of columns that number the samples
+CODES = re.compile(r"(?i:(.*[\W_])?(code|id))|.*[a-z](Code|I[dD])")  # of codes and ids
+CLASSES = ("class", "cluster", "label", "target", "y")  # and of classes
 MOST_CLASSES = 100
-MOST_CODES = 20  # values of a column by whose name nothing is known
+MOST_CODES = 20  # distinct values, where the name tells nothing
 LEAST_ROWS = 3  # fewer run by chance
 SOME_ROWS = 20  # fewer differ by chance
-SHOWN = 5
 
 
-class Doubtful:
-    """Looks for them, block by block.
+class IdColumns:
+    """Find id columns block by block, among columns of whole numbers or gaps.
 
-    A column numbers the samples where it runs 0, 1, 2, ..., or from 1, or is called one of NUMBERS.
-    It tells what they are where it is called as CODES has it, or one of CLASSES and holds at most
-    MOST_CLASSES values. Beside as many columns of real numbers, or more, it numbers them if its
-    first values all differ, and tells what they are if it holds at most MOST_CODES values, each
-    often. Whatever it is, it holds whole numbers, or gaps.
+    These number the samples: columns that run 0, 1, 2, ... or 1, 2, 3, ...; those named as in
+    NUMBERS; and beside at least as many columns of real numbers, those whose first values differ.
+    These classify them: columns named as CODES matches; those named as in CLASSES with at most
+    MOST_CLASSES values; and beside real numbers, those with at most MOST_CODES values, each often.
 
     Parameters
     ----------
-    labels : (p,) names of the features; without any nothing is looked for.
+    labels : (p,) names of the features; without them nothing is found.
     """
 
     def __init__(self, labels: Sequence[Any] | NDArray[Any]) -> None:
@@ -47,14 +45,14 @@ class Doubtful:
         self._rows = 0
 
     def add(self, block: NDArray[Any]) -> None:
-        """Some more samples: (rows, p) numbers."""
+        """Add the next samples, (rows, p)."""
         if not self._labels or not len(block):
             return
         if not self._rows:
             self._first = block[0]
             self._running = self._running[(self._first == 0) | (self._first == 1)]
             self._look_among_real(block)
-        for rows in (LEAST_ROWS, len(block)):  # the first leave few to look at
+        for rows in (LEAST_ROWS, len(block)):  # a few rows rule out most columns
             part = block[:rows, self._running]
             runs = self._rows + np.arange(len(part))[:, None] + self._first[self._running]
             self._running = self._running[(part == runs).all(axis=0)]
@@ -68,7 +66,7 @@ class Doubtful:
                 del self._few[i]
 
     def _look_among_real(self, block: NDArray[Any]) -> None:
-        """What nothing but the first values tell of columns, where others are of real numbers."""
+        """Judge columns by their first values alone, if others hold real numbers."""
         whole = np.arange(block.shape[1])
         for rows in (LEAST_ROWS, len(block)):
             part = block[:rows, whole]
@@ -76,15 +74,14 @@ class Doubtful:
         if not _among_others(whole, block.shape[1]) or len(block) < SOME_ROWS:
             return
         for i in whole.tolist():
-            values = _known(block[:, i])
-            distinct = len(np.unique(values))
+            distinct = len(np.unique(_known(block[:, i])))
             if distinct == len(block):
                 self._numbers.append(i)
             elif 1 < distinct <= MOST_CODES and i not in self._few:
                 self._few[i], self._most[i] = np.empty(0), MOST_CODES
 
     def notes(self) -> list[str]:
-        """A line that names them and says what to type, where there are any."""
+        """Return a note that names the columns and the options to use, if there are any."""
         often = [
             i
             for i, values in self._few.items()
@@ -95,34 +92,35 @@ class Doubtful:
         found = sorted({*numbers, *self._codes, *often})
         if not found:
             return []
-        names = [self._labels[i] for i in found]
         asked: dict[str, Any] = {}
         if len(numbers) == 1 and numbers <= {*found[:SHOWN]}:
             asked["index_column"] = self._labels[min(numbers)]
         if others := [self._labels[i] for i in found[:SHOWN] if {i} != numbers]:
             asked["coordinates"] = others
-        became = "features" if len(found) > 1 else "a feature"
         return [
             Text(
                 "{} may number the samples or tell what they are, and became {}: if so, "
                 "convert again, also with {}, or say {exclude_features} to select.",
-                _said(names),
-                became,
+                first_few(repr(self._labels[i]) for i in found),
+                "features" if len(found) > 1 else "a feature",
                 Option(**asked, overwrite=True),
             )
         ]
 
 
-def beside_real(
+def note_of_whole_numbers(
     labels: Sequence[Any] | NDArray[Any],
     dtypes: Sequence[np.dtype[Any]],
     asked: Iterable[int],
-    remedy: str = "",
+    hint: str = "",
 ) -> str | None:
-    """What is told of features of whole numbers, by their dtypes, among others of real ones.
+    """Return a note on features of integer dtypes among others of real numbers, or None.
 
-    ``asked`` are those that take part; ``remedy`` says how else to keep them out. None where there
-    is nothing to tell.
+    Parameters
+    ----------
+    labels, dtypes : (p,) of the features.
+    asked : which of them take part.
+    hint : how to leave them out, unless with ``exclude_features``.
     """
     asked = list(asked)
     whole = [i for i in asked if dtypes[i].kind != "f"]
@@ -135,51 +133,50 @@ def beside_real(
     wider = f"; for {'their' if many else 'its'} sake all values are {together}, not {real}"
     return Text(
         "{} hold{} whole numbers, unlike the other features: if {} the samples, {}{}",
-        _said(names),
+        first_few(map(repr, names)),
         "s" * (not many),
         "they describe" if many else "it describes",
-        remedy or Text("give {exclude_features}", exclude_features=names[:SHOWN]),
+        hint or Text("give {exclude_features}", exclude_features=names[:SHOWN]),
         wider * (together != real),
     )
 
 
-def in_sample(
+def note_of_sample(
     labels: Sequence[Any] | NDArray[Any],
     features: NDArray[np.int64],
     index: NDArray[np.int64],
     runs: Callable[[int, NDArray[np.int64]], Iterator[NDArray[Any]]],
 ) -> str | None:
-    """What is told of features that number the samples, by a run or their name, or are classes.
+    """Return a note on id columns among features, judged by a sample of rows, or None.
 
     Parameters
     ----------
     labels : (p,) names of all features.
-    features : (u,) which of them to look at.
-    index : (m,) row numbers of a sample.
-    runs : reads some columns of it, so many rows at a time.
-
-    Returns None where there is nothing to tell. All rows are read of few columns only.
+    features : (u,) the features to judge.
+    index : (m,) row numbers of the sample.
+    runs : reads given columns of it, so many rows at a time; all rows of few columns only.
     """
     if len(index) < LEAST_ROWS:
         return None
-    named = [_is_told_by(str(labels[i]).strip()) for i in features.tolist()]
+    named = [_named_as_id(str(labels[i]).strip()) for i in features.tolist()]
     first = next(runs(LEAST_ROWS, features))
     features = features[_running(first, index[:LEAST_ROWS]) | named]
     if not len(features):
         return None
     values = next(runs(len(index), features))
+    running = _running(values, index)
     names = [
-        str(labels[i])
-        for i, column, running in zip(
-            features.tolist(), values.T, _running(values, index), strict=True
+        label
+        for label, column, runs_on in zip(
+            (str(labels[i]) for i in features), values.T, running, strict=True
         )
-        if running or _is_number_or_class(str(labels[i]).strip(), _known(column))
+        if runs_on or _is_id_column(label.strip(), _known(column))
     ]
     if not names:
         return None
     return Text(
         "{} may number the samples or tell what they are: if so, give {exclude_features}",
-        _said(names),
+        first_few(map(repr, names)),
         exclude_features=names[:SHOWN],
     )
 
@@ -191,24 +188,18 @@ def _running(values: NDArray[Any], index: NDArray[np.int64]) -> NDArray[np.bool_
     return np.asarray(same & ((start == 0) | (start == 1)))
 
 
-def _is_told_by(name: str) -> bool:
+def _named_as_id(name: str) -> bool:
     return name.lower() in NUMBERS + CLASSES or CODES.fullmatch(name) is not None
 
 
-def _is_number_or_class(name: str, values: NDArray[Any]) -> bool:
-    """Whether the values of a column of such a name bear it out."""
+def _is_id_column(name: str, values: NDArray[Any]) -> bool:
     few = name.lower() not in CLASSES or len(np.unique(values)) <= MOST_CLASSES
-    return _is_told_by(name) and few and _whole(values)
+    return _named_as_id(name) and few and _whole(values)
 
 
 def _among_others(whole: Sequence[int] | NDArray[np.int64], p: int) -> bool:
-    """Whether columns of whole numbers stand apart: in tables of counts all are."""
+    """Whether columns of whole numbers are the exception; in tables of counts all are."""
     return 0 < 2 * len(whole) <= p
-
-
-def _said(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(map(repr, names[:SHOWN])) + more
 
 
 def _known(values: NDArray[Any]) -> NDArray[Any]:

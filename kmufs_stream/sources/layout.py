@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,19 @@ Block = NDArray[Any] | csr_array
 
 
 def dense(block: Block) -> NDArray[Any]:
-    """A block as a dense array; a dense one as it is."""
+    """Return a block as a dense array; one that is dense already is not copied."""
     return block.toarray() if isinstance(block, csr_array) else block
 
 
+def with_values(block: Block, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Block:
+    """Change the values of a block elementwise; of CSR, those of its entries."""
+    if not isinstance(block, csr_array):
+        return change(block)
+    return csr_array((change(block.data), block.indices, block.indptr), shape=block.shape)
+
+
 def joined_rows(pieces: Sequence[Block]) -> Block:
-    """Blocks, all dense or all CSR, one below the other."""
+    """Stack blocks, all dense or all CSR, one below the other."""
     if len(pieces) == 1:
         return pieces[0]
     parts: Any = pieces
@@ -36,20 +43,20 @@ class Sparsity:
     Attributes
     ----------
     indptr : (n + 1,) int64, entries before each row.
-    entry_bytes : a stored value and its column number.
+    entry_bytes : bytes of a stored value and its column number.
     chunk_entries : the smallest run of entries that can be decoded alone.
-    whole : entries before each row of the source, where only some of its rows are taken.
-    turn : what to type to have by rows what is stored by columns; "" for what is by rows.
+    whole : entries before each row of the source, if only some of its rows are taken.
+    csr_command : command that converts CSC to CSR; "" for CSR.
     """
 
     indptr: NDArray[np.int64]
     entry_bytes: int
     chunk_entries: int
     whole: NDArray[np.int64] | None = None
-    turn: str = ""
+    csr_command: str = ""
 
     def fullest(self, rows: int) -> int:
-        """Entries of the fullest block, where each holds ``rows`` rows. O(n / rows)."""
+        """Entries of the fullest block of ``rows`` rows. O(n / rows)."""
         return _fullest(self.indptr, rows)
 
     def most_read(self, rows: int) -> int:
@@ -57,7 +64,7 @@ class Sparsity:
         return self.fullest(rows) if self.whole is None else 2 * _fullest(self.whole, rows)
 
     def of_rows(self, index: NDArray[np.int64]) -> Sparsity:
-        """Where the entries of the rows ``index``, ascending, lie; read about as many at a time."""
+        """Where the entries of some rows lie: ``index``, ascending."""
         entries = np.diff(self.indptr)[index]
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(entries)])
         whole = self.indptr if self.whole is None else self.whole
@@ -76,26 +83,25 @@ class Layout:
     Attributes
     ----------
     dtype : numpy.dtype
-        On disk, of the values that ``rows.take`` yields.
+        On disk; that of ``rows.take``.
     chunk_rows, chunk_columns : int
         The smallest piece that can be decoded alone.
     shard_rows : int
-        Rows of the smallest piece that can be written alone (``chunk_rows`` unsharded).
+        Rows of the smallest piece that can be written alone; ``chunk_rows`` if unsharded.
     chunk_cells : int
         Numbers in the smallest piece that can be decoded alone; 0 for ``chunk_rows *
         chunk_columns``.
     zarr_format : int
-        2 or 3, the format of the store; 3 for arrays open in Python.
+        2 or 3; 3 for arrays open in Python.
     in_memory : bool
-        The values are in this process's memory, where reading copies nothing; then no cluster
-        reads them, and they are not looked at for changes.
+        The values are in this process's memory and are read without a copy. Such data are not
+        read on a cluster, and not checked for changes.
     copied : bool
-        Reading a block takes a copy: its rows are put together from more dimensions, or from
-        some of the rows.
+        Reading a block copies it: its rows are assembled from several dimensions, or picked.
     sparsity : Sparsity or None
-        Of sparse data, whose blocks ``rows.read`` yields as CSR; None for dense data.
+        Of sparse data, which ``rows.read`` returns as CSR; None for dense data.
     held_bytes : int
-        Memory that the source itself takes, while open or once it is read.
+        Memory that the source itself takes.
     """
 
     dtype: np.dtype[Any]

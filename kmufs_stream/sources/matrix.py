@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text, did_you_mean, listed
-from kmufs_stream.sources.id_columns import beside_real
+from kmufs_stream.sources.id_columns import note_of_whole_numbers
 from kmufs_stream.sources.layout import Block, Layout, dense
 from kmufs_stream.sources.names import decoded_values, plain
 from kmufs_stream.storage.places import Place
@@ -21,33 +21,53 @@ class Rows(Protocol):
     """Row-wise access to the values of a matrix; picklable, safe to call from many threads."""
 
     def read(self, start: int, stop: int) -> Block:
-        """Values of rows ``start:stop`` as numbers, all p features, decoded; CSR where sparse."""
+        """Read and decode rows ``start:stop`` of all features: (rows, p), CSR if sparse."""
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """Rows ``start:stop`` of the given columns as they are stored, not decoded."""
+        """Read rows ``start:stop`` of some columns as stored, without decoding them."""
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """Rows whose blocks are changed as they are read; ``take`` returns them as stored.
+
+    Parameters
+    ----------
+    rows : what is read.
+    change : the new block, from one that was read and the number of its first row; picklable.
+    """
+
+    rows: Rows
+    change: Callable[[Any, int], Block]
+
+    def read(self, start: int, stop: int) -> Block:
+        return self.change(self.rows.read(start, stop), start)
+
+    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
+        return self.rows.take(start, stop, columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Metadata:
-    """What is kept of a table beside its values: names, coordinates, attributes, encoding.
+    """Names, coordinates, attributes and encoding of a table.
 
     Attributes
     ----------
     name : str
-        Of the data variable.
+        Name of the data variable.
     sample_dim, feature_dim : str
-        Dimension names.
+        Names of the dimensions.
     coords : xarray.Dataset
-        Coordinates along either dimension, and attributes of the whole.
+        Coordinates along either dimension, and attributes of the dataset.
     transposed : bool
         The store holds features x samples.
     attrs : dict
         Attributes of the data variable.
     encoded : bool
-        ``rows.take``, ``coords`` and ``attrs`` are as a store encodes them (CF: packed numbers,
-        times as numbers), and a result is written so; else as xarray decodes them.
+        ``rows.take``, ``coords`` and ``attrs`` are encoded by CF conventions (packed numbers,
+        times as numbers), and results are written so; otherwise as xarray decodes them.
     beside : xarray.Dataset
-        Lazy variables beside the data that lie along the samples, encoded as ``coords`` are.
+        Other variables along the samples, lazy, encoded as ``coords`` are.
     """
 
     name: str
@@ -62,21 +82,20 @@ class Metadata:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Provenance:
-    """Which data a table comes from, and where in them it lies.
+    """Where a table comes from.
 
     Attributes
     ----------
     source : str
         Where the data are, for people.
     inventory : callable
-        Lists what identifies the stored data beyond its shape: a text of their metadata, then one
-        for each stored chunk, with its size and time. Called before and after reading, to notice
-        changes; raises BrokenError if chunks are missing. May take a while.
+        Lists what identifies the stored data: their metadata as text, then a text for each stored
+        chunk, with its size and time. Called before and after reading, to notice changes; raises
+        BrokenError for missing chunks. May take a while.
     place : path, address, Zarr store or None
         The store that holds the data, which no output may overwrite.
     located : dict
-        The parameters of :func:`kmufs_stream.open_matrix` that located the table, as plain JSON
-        types.
+        The parameters of :func:`kmufs_stream.open_matrix` that chose the table, as JSON types.
     where : str
         The condition that its samples meet, or "".
     feature_table : str or None
@@ -95,8 +114,8 @@ class Provenance:
 class Matrix:
     """A samples x features table of numbers, not yet read.
 
-    :func:`kmufs_stream.open_matrix` makes it. A source that xarray can hold lazily needs no more
-    than :func:`kmufs_stream.sources.arrays.open_dataarray` and a provenance of its own.
+    :func:`kmufs_stream.open_matrix` makes it. To add a source that xarray can hold lazily, call
+    :func:`kmufs_stream.sources.arrays.open_dataarray` and replace the provenance.
 
     Attributes
     ----------
@@ -105,7 +124,7 @@ class Matrix:
     shape : (int, int)
         (n, p), samples and features.
     dtype : numpy.dtype
-        Of the values that ``rows.read`` yields.
+        That of ``rows.read``.
     labels : array, shape (p,), or None
         Names of the features.
     layout : Layout
@@ -113,15 +132,15 @@ class Matrix:
     metadata : Metadata
         Names, coordinates and attributes.
     provenance : Provenance
-        Which data these are.
+        Where the data come from.
     asked : int64 array or None
         Source indices, ascending, of the features that take part; None for all.
     transforms : tuple of str
-        What ``rows.read`` has applied to the stored values, in this order.
+        Transforms that ``rows.read`` applies, in this order.
     dtypes : sequence of dtypes, length p or 0
-        Of each feature, where they have dtypes of their own.
+        Of each feature, where these differ.
     guessed : bool
-        Nobody said which dimension holds the samples.
+        The user did not say which dimension holds the samples.
     """
 
     rows: Rows
@@ -165,12 +184,12 @@ class Matrix:
 
     @property
     def width(self) -> int:
-        """How many features take part."""
+        """Number of features that take part."""
         return self.shape[1] if self.asked is None else len(self.asked)
 
     @property
     def hint(self) -> str | None:
-        """What to say where samples and features may have been mixed up."""
+        """Warning that samples and features may be mixed up, if so."""
         n, p = self.shape
         if not self.guessed or p <= n:
             return None
@@ -185,40 +204,29 @@ class Matrix:
 
     @property
     def doubt(self) -> str | None:
-        """What to say where features look as if they described the samples."""
+        """Warning about features that may describe the samples, if there are any."""
         if not self.dtypes or self.labels is None:
             return None
         asked = range(self.shape[1]) if self.asked is None else self.asked.tolist()
-        return beside_real(self.labels, self.dtypes, asked)
+        return note_of_whole_numbers(self.labels, self.dtypes, asked)
 
     def feature_name(self, index: int) -> str:
-        """Feature ``index`` as people are shown it: its label and its number."""
+        """Describe a feature by its name and its number."""
         if self.labels is None:
             return f"feature {index}"
         return f"{plain(self.labels[index])!r} (feature {index})"
 
 
-@dataclass(frozen=True)
-class DenseRows:
-    """Rows whose blocks are made dense as they are read."""
-
-    rows: Rows
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """See Rows."""
-        return dense(self.rows.read(start, stop))
-
-    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
-        return self.rows.take(start, stop, columns)
-
-
 def densified(matrix: Matrix) -> Matrix:
-    """The matrix with dense blocks, for kernels that know no other."""
+    """Return the matrix with dense blocks, for kernels that take no others."""
     if matrix.layout.sparsity is None:
         return matrix
     layout = replace(matrix.layout, sparsity=None)
-    return replace(matrix, rows=DenseRows(matrix.rows), layout=layout)
+    return replace(matrix, rows=ChangedRows(matrix.rows, _dense), layout=layout)
+
+
+def _dense(block: Block, start: int) -> NDArray[Any]:
+    return dense(block)
 
 
 BARE_DIMS: tuple[str, ...] = ("sample", "feature")  # of 2-d arrays without names
@@ -240,7 +248,7 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
 
 
 def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse what is not an array of real numbers of two or more dimensions."""
+    """Raise RequestError unless it is an array of real numbers with two or more dimensions."""
     if len(shape) < 2:
         raise RequestError(
             "not_2d",
@@ -262,23 +270,20 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
 
 
 def labelled(matrix: Matrix, coordinate: str) -> Matrix:
-    """The matrix with its features named by one of their coordinates."""
-    along = [
-        str(c)
-        for c, v in matrix.metadata.coords.coords.items()
-        if v.dims == (matrix.metadata.feature_dim,)
-    ]
+    """Return the matrix with its features named by one of their coordinates."""
+    coords, dim = matrix.metadata.coords, matrix.metadata.feature_dim
+    along = [str(name) for name, c in coords.coords.items() if c.dims == (dim,)]
     if coordinate not in along:
         raise RequestError(
             "unknown_labels",
             f"{matrix.source} has no labels {coordinate!r} of its features.",
             f"{did_you_mean(coordinate, along)}There are: {listed(along)}.",
         )
-    return replace(matrix, labels=decoded_values(matrix.metadata.coords[coordinate].variable))
+    return replace(matrix, labels=decoded_values(coords[coordinate].variable))
 
 
 def feature_texts(matrix: Matrix) -> NDArray[np.object_] | None:
-    """The names of the features as text, or None: what tables are matched by."""
+    """Return the names of the features as text, or None without names."""
     if matrix.labels is None:
         return None
     texts = (str(plain(label)) for label in matrix.labels)

@@ -1,13 +1,14 @@
-"""Transforms of the values as they are read, block by block; nothing transformed is stored.
+"""Transform values as they are read; transformed values are not stored.
 
-Both keep zeros, so sparse data stay sparse, and each row's depend on that row alone, so blocks do
-not matter.
+Transforms keep zeros, so sparse data stay sparse, and change each row by itself, so the division
+into blocks does not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from kmufs_stream.errors import RequestError, did_you_mean
-from kmufs_stream.sources.layout import Block
-from kmufs_stream.sources.matrix import Matrix, Rows
+from kmufs_stream.sources.layout import Block, with_values
+from kmufs_stream.sources.matrix import ChangedRows, Matrix
 
 TOTAL = 10_000.0
 KNOWN = "Choose log1p, normalise-rows or normalise-rows:TOTAL."
@@ -24,12 +25,12 @@ KNOWN = "Choose log1p, normalise-rows or normalise-rows:TOTAL."
 
 @dataclass(frozen=True)
 class Transform:
-    """One of ``log1p`` (log(1 + x)) and ``normalise-rows`` (each row scaled to sum to a total).
+    """``log1p``, log(1 + x), or ``normalise-rows``, which scales each row to a given sum.
 
     Attributes
     ----------
     name : canonical text, such as ``normalise-rows:10000``.
-    total : of a row; None for log1p.
+    total : sum of a row; None for log1p.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Transform:
 
     @classmethod
     def parse(cls, text: str) -> Transform:
-        """From ``log1p``, ``normalise-rows`` (to 10000) or ``normalise-rows:TOTAL``."""
+        """Parse ``log1p``, ``normalise-rows`` (to 10000) or ``normalise-rows:TOTAL``."""
         name, colon, given = text.partition(":")
         if name == "log1p" and not colon:
             return cls("log1p", None)
@@ -55,10 +56,10 @@ class Transform:
         return cls(f"normalise-rows:{total:.17g}", total)
 
     def apply(self, block: Any, start: int) -> None:
-        """Change a floating-point block, (rows, p) dense or CSR, whose first row is ``start``.
+        """Transform a floating-point block, (rows, p) dense or CSR, in place.
 
-        Raises RequestError for values that the transform is not defined for; what is not finite
-        stays so, for others to find.
+        ``start`` is the number of its first row. Raises RequestError for values that the transform
+        is not defined for; other checks find values that are not finite.
         """
         values = block.data if isinstance(block, csr_array) else block
         least = -1.0 if self.total is None else 0.0
@@ -83,12 +84,12 @@ class Transform:
 
 
 def by_row(names: Iterable[str]) -> bool:
-    """Whether any of some transforms, by name, takes all features of a row to change one."""
+    """Whether any of the transforms needs all features of a row to change one."""
     return any(Transform.parse(name).total is not None for name in names)
 
 
 def _totals(block: Any) -> NDArray[np.float64]:
-    """Sums of the rows in float64, without what is NaN; never 0."""
+    """Sums of the rows in float64, ignoring NaN; NaN instead of 0."""
     values = block.data if isinstance(block, csr_array) else block
     if np.isnan(values).any():
         block = block.copy()
@@ -98,35 +99,8 @@ def _totals(block: Any) -> NDArray[np.float64]:
     return np.where(totals == 0, np.nan, totals)
 
 
-@dataclass(frozen=True)
-class TransformedRows:
-    """Rows whose values are transformed when read, in ``dtype``, and taken as they are stored."""
-
-    rows: Rows
-    transforms: tuple[Transform, ...]
-    dtype: np.dtype[Any]
-
-    def read(self, start: int, stop: int) -> Block:
-        """See Rows."""
-        stored: Any = self.rows.read(start, stop)
-        block: Any = (
-            csr_array(
-                (stored.data.astype(self.dtype), stored.indices, stored.indptr), shape=stored.shape
-            )
-            if isinstance(stored, csr_array)
-            else stored.astype(self.dtype)
-        )
-        for transform in self.transforms:
-            transform.apply(block, start)
-        return block  # type: ignore[no-any-return]
-
-    def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
-        return self.rows.take(start, stop, columns)
-
-
 def transformed(matrix: Matrix, names: Sequence[str]) -> Matrix:
-    """The matrix with its values transformed in the order of the names as they are read."""
+    """Return the matrix with its values transformed, in the order of the names, when read."""
     if not names:
         return matrix
     transforms = tuple(Transform.parse(name) for name in names)
@@ -134,7 +108,16 @@ def transformed(matrix: Matrix, names: Sequence[str]) -> Matrix:
     dtype = np.dtype(np.float32 if single else np.float64)
     return replace(
         matrix,
-        rows=TransformedRows(matrix.rows, transforms, dtype),
+        rows=ChangedRows(matrix.rows, partial(_apply, transforms, dtype)),
         dtype=dtype,
         transforms=(*matrix.transforms, *(transform.name for transform in transforms)),
     )
+
+
+def _apply(
+    transforms: tuple[Transform, ...], dtype: np.dtype[Any], stored: Block, start: int
+) -> Block:
+    block = with_values(stored, lambda values: values.astype(dtype))
+    for transform in transforms:
+        transform.apply(block, start)
+    return block

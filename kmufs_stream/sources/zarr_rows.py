@@ -1,4 +1,4 @@
-"""Values of a Zarr array as rows, and the list of its chunks."""
+"""Read rows of Zarr arrays."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ CF_PACKING = ("scale_factor", "add_offset", "missing_value", "_FillValue", "_Uns
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of a Zarr array, read through zarr directly and decoded by xarray where packed."""
+    """Rows of a Zarr array, decoded by xarray if they are packed."""
 
     array: zarr.Array[Any]
     stacking: Stacking
     packing: dict[str, Any]
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """See Rows."""
         values = self._stored(start, stop, None)
         if not self.packing:
             return values
@@ -36,7 +35,6 @@ class StoredRows:
         return values
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
         return self._stored(start, stop, columns)
 
     def _stored(self, start: int, stop: int, columns: NDArray[np.int64] | None) -> NDArray[Any]:
@@ -53,7 +51,7 @@ class StoredRows:
         return np.asarray(self.array.oindex[index])
 
     def _broken(self, start: int, stop: int, error: Exception) -> BrokenError:
-        """Name the chunk behind a failed read, by reading the cells of the region one by one."""
+        """Find the damaged chunk, by reading those of the region one by one."""
         axis, span = self.stacking.span(start, stop)
         found = damaged_chunk(
             self.array,
@@ -70,10 +68,10 @@ class StoredRows:
 
 
 def packing(array: zarr.Array[Any], attrs: dict[str, Any]) -> dict[str, Any]:
-    """The CF attributes under which stored numbers differ from the values they stand for.
+    """Return the CF attributes by which stored numbers differ from their values.
 
-    In format 2 xarray keeps ``_FillValue`` as the array's fill value, where 0 may be nothing but
-    Zarr's default: it then marks missing values only in packed data. Booleans miss none.
+    In format 2 xarray stores ``_FillValue`` as the array's fill value, where 0 may just be Zarr's
+    default: it then marks missing values in packed data only, and never in booleans.
     """
     found = {key: attrs[key] for key in CF_PACKING if key in attrs}
     packed = "scale_factor" in found or "add_offset" in found

@@ -308,7 +308,7 @@ def test_a_store_by_columns_that_does_not_fit_is_told_how_to_turn(
     (turned,) = tmp_path.glob("cells.csr.*")
     found = open_matrix(turned, **options)
     assert found.layout.sparsity is not None
-    assert found.layout.sparsity.turn == ""
+    assert found.layout.sparsity.csr_command == ""
     assert found.layout.held_bytes < 10**6
     np.testing.assert_array_equal(found.rows.read(0, len(X)).toarray(), X)
 

@@ -60,11 +60,12 @@ def image() -> xr.DataArray:
 @st.composite
 def stackings(draw: Any) -> Stacking:
     ndim = draw(st.integers(2, 4))
-    shape = [draw(st.integers(1, 5)) for _ in range(ndim)]
+    shape = tuple(draw(st.integers(1, 5)) for _ in range(ndim))
     order = draw(st.permutations(range(ndim)))
     cut = draw(st.integers(1, ndim - 1))
-    dims = "abcd"[:ndim]
-    return arrange(dims, shape, [dims[i] for i in order[:cut]], [dims[i] for i in order[cut:]], "x")
+    dims = tuple("abcd"[:ndim])
+    samples, features = (tuple(dims[i] for i in part) for part in (order[:cut], order[cut:]))
+    return arrange(dims, shape, samples, features, "x")
 
 
 @settings(deadline=None, max_examples=200)
