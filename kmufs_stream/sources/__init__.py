@@ -26,7 +26,7 @@ from kmufs_stream.sources.opening import Names, Opening, named
 from kmufs_stream.sources.restrict import ask_features, samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.zarr_store import open_array, open_store
-from kmufs_stream.storage.places import Place, check_exists, name_of, place_of
+from kmufs_stream.storage.places import Place, check_exists, is_zarr, name_of, place_of
 from kmufs_stream.storage.retrying import RETRIES
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
@@ -127,14 +127,17 @@ def open_matrix(
         matrix = labelled(matrix, feature_labels)
         located["feature_labels"] = feature_labels
     matrix = replace(matrix, provenance=replace(matrix.provenance, located=located))
-    matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
+    if transform:
+        matrix = transformed(matrix, [transform] if isinstance(transform, str) else transform)
     if where is not None:
         matrix = samples_meeting(matrix, where)
-    return ask_features(matrix, features, exclude_features)
+    if features is not None or exclude_features is not None:
+        matrix = ask_features(matrix, features, exclude_features)
+    return matrix
 
 
 def _open_place(place: Place, opening: Opening) -> Matrix:
-    if isinstance(place, Path):
+    if isinstance(place, Path) and not is_zarr(place):
         refuse_convertible(os.fspath(place))
     check_exists(place, "Give the path or address of a Zarr store, or an AnnData file (.h5ad).")
     if opening.variable is None and holds_anndata(place, opening.group):

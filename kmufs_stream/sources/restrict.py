@@ -189,8 +189,6 @@ def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matri
 
     Raises RequestError for patterns that no label meets, and where no feature is left.
     """
-    if features is None and exclude is None:
-        return matrix
     asked = np.ones(matrix.shape[1], bool)
     if features is not None:
         asked = matching(matrix, features, "features")
