@@ -1,22 +1,17 @@
-"""Files of other formats, turned into Zarr stores."""
+"""Convert files of other formats to Zarr stores."""
 
 from __future__ import annotations
 
 import os
 import time
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from zarr.abc.store import Store
-
-from kmufs_stream.errors import KmufsError, RequestError, Text
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Progress
-from kmufs_stream.formats.blocks import Incoming, unreadable, write_blocks
+from kmufs_stream.formats.blocks import reading, write_blocks
 from kmufs_stream.formats.csv import open_csv
 from kmufs_stream.formats.hdf5 import is_netcdf, open_hdf5, open_mat
 from kmufs_stream.formats.mtx import write_mtx
@@ -32,42 +27,38 @@ from kmufs_stream.streaming.planning.plan import memory_budget
 from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
-INDEXED = {"csv": open_csv, "parquet": open_parquet}
-ARRAYS: dict[str, Callable[[str, str, int], Incoming]] = {
-    "npy": open_npy,
-    "mat": open_mat,
-    "hdf5": lambda path, inside, budget: open_hdf5(path, inside),  # never read whole
-}
+COLUMNS = {"csv": open_csv, "parquet": open_parquet}
+ARRAYS = {"npy": open_npy, "mat": open_mat, "hdf5": open_hdf5}
 
 
 @dataclass(frozen=True, repr=False)
 class Conversion:
-    """What :func:`kmufs_stream.convert` wrote.
+    """Result of :func:`kmufs_stream.convert`.
 
     Attributes
     ----------
     output : path, address or Zarr store
-        Where.
+        Where it was written.
     format : str
-        What the input was.
+        Format of the input.
     sizes : dict of str to int
-        Of its dimensions, by name.
+        Sizes of the dimensions, by name.
     seconds : float
         Wall-clock seconds.
     columns : dict of str to str
         Of a text or Parquet table: the columns that describe the samples, by the names of the
-        coordinates they became.
+        coordinates that they became.
     features : tuple of str
         Of such a table: the columns that became features.
     missing : dict of str to int, or None
-        Values, and the samples and features that miss some, features without any value; None where
-        they were not looked at (NetCDF, 10x).
+        Numbers of missing values, of samples and features that miss some, and of features without
+        any value; None for NetCDF and 10x, where they are not counted.
+    notes : tuple of str
+        Warnings, a line each: columns that became features and look as if they described samples,
+        columns that were left out or share a name, how text was read.
     tables : dict of str to dict
         Of NetCDF: the variables that may be the table, the likeliest first, with the sizes of their
         dimensions.
-    notes : tuple of str
-        A line each, of what may not be as the table's owner thinks: columns that are features and
-        look as if they described samples, or are none, or share a name; how text was read.
     """
 
     output: Place
@@ -85,7 +76,7 @@ class Conversion:
         return f"<Conversion: {self.format}, {sizes}, to {name_of(self.output)}>"
 
     def summary(self) -> dict[str, Any]:
-        """The same in plain JSON types; the keys are listed in docs/output.md."""
+        """Return the same in plain JSON types; docs/output.md lists the keys."""
         return {
             "output": name_of(self.output),
             "format": self.format,
@@ -111,7 +102,7 @@ def convert(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Conversion:
-    """Write a file of another format as a Zarr store that :func:`kmufs_stream.select` reads.
+    """Convert a file of another format to a Zarr store that :func:`kmufs_stream.select` reads.
 
     Parameters
     ----------
@@ -129,16 +120,16 @@ def convert(
         Columns of numbers of such a table that describe the samples and are no features. Columns of
         text, times and categories always are coordinates of the samples.
     dtype : str, optional
-        To store the values in, such as ``float32``; their own by default. Floating point rounds
-        them, anything else has to hold them exactly.
+        Dtype to store the values in, such as ``float32``; by default their own. Floating point
+        rounds them, any other dtype has to hold them exactly.
     memory : str or int, optional
-        Most memory to use, such as ``2GB``; half of what is available by default.
+        Memory budget in bytes, or such as ``"2GB"``; by default half of what is available.
     overwrite : bool, default False
-        Replace what is there; see :func:`kmufs_stream.select`.
+        Replace an existing store; see :func:`kmufs_stream.select`.
     storage_options : mapping, optional
-        For fsspec, where ``out`` is an address.
+        Options of fsspec if ``out`` is an address.
     progress : callable, optional
-        Told of what happens; see :func:`kmufs_stream.select`.
+        Called with each event; see :func:`kmufs_stream.select`.
 
     Returns
     -------
@@ -148,39 +139,28 @@ def convert(
     Raises
     ------
     RequestError
-        Not such a file, damaged, not numbers, several tables inside, a library is missing, a value
-        that does not fit the dtype, a budget too small, an output that must not be written.
+        The source is of no such format, damaged, no table of numbers, holds several tables or a
+        value that does not fit the dtype; a library is missing, the budget is too small, the output
+        must not be written.
     BrokenError
-        Writing fails.
+        Writing failed.
 
     Notes
     -----
-    Reads the file once (text twice where ``coordinates`` are given), in blocks of some MB, but for
-    old MATLAB files and arrays in Fortran order within ``.npz``: these are read whole.
+    Reads the file once (text twice where ``coordinates`` are given), in blocks of some MB, except
+    old MATLAB files and arrays in Fortran order within ``.npz``, which are read whole.
     """
     began = time.perf_counter()
-    given, target = os.fspath(source), place_of(out, storage_options)
+    path, _, inside = os.fspath(source).partition(INSIDE)
     coordinates = [coordinates] if isinstance(coordinates, str) else coordinates
-    path, _, inside = given.partition(INSIDE)
-    kind = kind_of(given)
-    if not Path(path).exists():
-        raise RequestError("not_found", f"{path} does not exist.", "Give the path of a file.")
-    if kind is None:
-        raise RequestError(
-            "unknown_format",
-            f"{path} is of no format that can be converted.",
-            "Known are 10x folders, folders of .parquet, and " + ", ".join(SUFFIXES) + "; Zarr "
-            "stores and .h5ad need no conversion.",
-        )
-    if kind == "hdf5" and is_netcdf(path, inside):
-        kind = "netcdf"
-    if inside and kind in (*INDEXED, "mtx"):
+    kind = _format_of(path, inside)
+    if inside and kind in (*COLUMNS, "mtx"):
         raise RequestError(
             "bad_option",
             f"{path} holds one table: there is no {inside!r} inside.",
             f"Leave out {INSIDE}{inside}.",
         )
-    if (index_column is not None or coordinates) and kind not in INDEXED:
+    if (index_column is not None or coordinates) and kind not in COLUMNS:
         raise RequestError(
             "bad_option",
             f"{path} has no columns that could describe samples.",
@@ -193,61 +173,44 @@ def convert(
             Text("Leave out {dtype}."),
         )
     wanted = None if dtype is None else parse_dtype(dtype)
-    budget = memory_budget(memory)
+    budget, target = memory_budget(memory), place_of(out, storage_options)
     check_output(target, [Path(path)], overwrite=overwrite, parameter="out")
-    columns: dict[str, str] = {}
-    features: tuple[str, ...] = ()
-    missing: dict[str, int] | None = None
-    notes: tuple[str, ...] = ()
+    found: dict[str, Any] = {}
     with new_zarr(target, overwrite=overwrite) as folder:
         if kind == "netcdf":
             sizes = write_netcdf(folder, path, inside, budget, progress)
         elif kind == "mtx":
-            sizes = _tenx(folder, path, wanted, budget, progress)
+            sizes = write_mtx(folder, path, wanted, budget, progress)
         else:
-            table = _open(kind, path, inside, index_column, coordinates, wanted, budget)
-            written = write_blocks(folder, table, wanted or table.dtype, budget, progress)
-            sizes, gaps, notes = written.sizes, written.gaps, written.notes
-            missing = {
-                "values": gaps.values,
-                "samples": gaps.samples,
-                "features": int(np.count_nonzero(gaps.of_feature)),
-                "features_without_any": int(np.sum(gaps.of_feature == next(iter(sizes.values())))),
+            with reading(path):
+                if kind in COLUMNS:
+                    table = COLUMNS[kind](path, index_column, coordinates, wanted)
+                else:
+                    table = ARRAYS[kind](path, inside, budget)
+            stored = wanted or table.dtype.newbyteorder("=")
+            written = write_blocks(folder, table, stored, budget, progress)
+            sizes = written.sizes
+            found = {
+                "columns": {name: c.column for name, c in table.coordinates.items()},
+                "features": () if table.labels is None else tuple(table.labels),
+                "missing": written.missing,
+                "notes": written.notes,
             }
-            columns = {name: c.column for name, c in table.coordinates.items()}
-            features = () if table.labels is None else tuple(table.labels)
-    tables = tables_in(target) if kind == "netcdf" else {}
-    seconds = time.perf_counter() - began
-    return Conversion(target, kind, sizes, seconds, columns, features, missing, notes, tables)
+    if kind == "netcdf":
+        found = {"tables": tables_in(target)}
+    return Conversion(target, kind, sizes, time.perf_counter() - began, **found)
 
 
-def _tenx(
-    folder: Store, path: str, dtype: np.dtype[Any] | None, budget: int, progress: Progress
-) -> dict[str, int]:
-    try:
-        return write_mtx(folder, path, dtype, budget, progress)
-    except KmufsError:
-        raise
-    except (EOFError, ValueError, zlib.error) as error:  # not OSError, which writing raises too
-        raise unreadable(path, error) from error
-
-
-def _open(
-    kind: str,
-    path: str,
-    inside: str,
-    index_column: str | None,
-    coordinates: Sequence[str],
-    wanted: np.dtype[Any] | None,
-    budget: int,
-) -> Incoming:
-    if kind in INDEXED:
-        opened = partial(INDEXED[kind], path, index_column, coordinates, wanted)
-    else:
-        opened = partial(ARRAYS[kind], path, inside, budget)
-    try:
-        return opened()
-    except (KmufsError, MemoryError):
-        raise
-    except Exception as error:
-        raise unreadable(path, error) from error
+def _format_of(path: str, inside: str) -> str:
+    """Recognise the format. Raises RequestError if there is no file, or none of a known format."""
+    if not Path(path).exists():
+        raise RequestError("not_found", f"{path} does not exist.", "Give the path of a file.")
+    kind = kind_of(path)
+    if kind is None:
+        raise RequestError(
+            "unknown_format",
+            f"{path} is of no format that can be converted.",
+            "Known are 10x folders, folders of .parquet, and " + ", ".join(SUFFIXES) + "; Zarr "
+            "stores and .h5ad need no conversion.",
+        )
+    return "netcdf" if kind == "hdf5" and is_netcdf(path, inside) else kind

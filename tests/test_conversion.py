@@ -17,9 +17,8 @@ from helpers import no_warnings, planted
 from scipy import sparse
 
 from kmufs_stream import RequestError, convert, open_matrix, select
-from kmufs_stream.conversion import ARRAYS, INDEXED
-from kmufs_stream.formats import blocks as incoming
-from kmufs_stream.formats import mtx
+from kmufs_stream.conversion import ARRAYS, COLUMNS
+from kmufs_stream.formats import blocks, mtx
 from kmufs_stream.sources.convertible import SUFFIXES
 
 X = planted(150, 8)
@@ -29,7 +28,7 @@ LABELS = [f"é {i}" for i in range(8)]
 @pytest.fixture(autouse=True)
 def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks even of small tables."""
-    monkeypatch.setattr(incoming, "CHUNK_BYTES", 8 * 8 * 40)
+    monkeypatch.setattr(blocks, "CHUNK_BYTES", 8 * 8 * 40)
     monkeypatch.setattr(mtx, "ENTRIES", 61)
 
 
@@ -432,7 +431,7 @@ def test_a_converted_table_is_selected_from_like_the_array(tmp_path: Path) -> No
 
 
 def test_whatever_is_known_by_its_name_is_opened() -> None:
-    assert {*SUFFIXES.values()} == {*INDEXED, *ARRAYS, "netcdf", "mtx"}
+    assert {*SUFFIXES.values()} == {*COLUMNS, *ARRAYS, "netcdf", "mtx"}
 
 
 def test_what_needs_no_conversion(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Formats that are turned into Zarr, one per module, each read by a library that knows it."""
+"""Foreign formats, one per module, each read by a library that knows it, as blocks of rows."""

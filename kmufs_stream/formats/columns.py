@@ -1,4 +1,4 @@
-"""Columns of a table that describe its samples, and the coordinates they become."""
+"""Columns of a table that describe its samples, and the coordinates that they become."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 
 from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
 
-SAMPLE = "sample"  # names the samples
+SAMPLE = "sample"  # the coordinate that names the samples
 TAKEN = ("data", "feature", "zarr.json")
 TEXT = np.dtypes.StringDType()
-# Between words in CF's list of coordinates, between groups of a path, or reserved by Zarr.
+# Separates words in CF's list of coordinates, or groups of a path, or is reserved by Zarr.
 UNFIT = re.compile(r"[\s/\\]+|^\.+|^__+")
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """How a column is stored.
+    """A column as it is stored.
 
     Attributes
     ----------
     column : its name in the source.
     dtype : of the stored values, native; ``TEXT`` for text.
-    attrs : what decodes them, as CF has it.
+    attrs : CF attributes that decode them.
     """
 
     column: str
@@ -35,14 +35,14 @@ class Coordinate:
 
     @classmethod
     def text(cls, column: str) -> Coordinate:
-        """Of text; what is missing is stored as empty text, and decoded as NaN."""
+        """Store text; missing text is stored as empty text, and decoded as NaN."""
         return cls(column, TEXT, {"missing_value": ""})
 
 
 def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
-    """Under which names columns are stored: each its own, as far as that fits and is free.
+    """Name the coordinates of columns: by their own names, changed where these are not allowed.
 
-    ``named`` tells that another column names the samples already.
+    ``named``: another column names the samples already.
     """
     taken = {*TAKEN, SAMPLE} if named else set(TAKEN)
     names = []
@@ -56,7 +56,7 @@ def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
 
 
 def keep_whole(column: str, *, gaps: bool) -> str:
-    """What to do about integers that float64 would round; ``gaps`` tells that some are missing."""
+    """Advise on integers that float64 would round; ``gaps``: some are missing."""
     return (
         Text("If it describes the samples, say {coordinates}; ", coordinates=column)
         + ("" if gaps else Text("{dtype} keeps a table of whole numbers, ", dtype="int64"))
@@ -67,7 +67,7 @@ def keep_whole(column: str, *, gaps: bool) -> str:
 def check_columns(
     path: str, columns: Sequence[str], index_column: str | None, asked: Iterable[str]
 ) -> None:
-    """Raise RequestError for columns asked for that are not there."""
+    """Raise RequestError if a column that was asked for is not there."""
     for parameter, name in [("index_column", index_column), *(("coordinates", a) for a in asked)]:
         if name is not None and name not in columns:
             raise RequestError(
@@ -79,13 +79,13 @@ def check_columns(
             )
 
 
-def check_features(path: str, features: Sequence[Any], remedy: str | None = None) -> None:
-    """Raise RequestError where no column of numbers is left; ``remedy`` where one is known."""
+def check_features(path: str, features: Sequence[Any], hint: str | None = None) -> None:
+    """Raise RequestError, with a better hint if there is one, if no column is left as a feature."""
     if not features:
         raise RequestError(
             "no_features",
             f"{path} is no table of numbers: none of its columns is a feature.",
-            remedy
+            hint
             or Text(
                 "Columns of text, and those of {index_column} and {coordinates}, "
                 "describe the samples; columns of numbers are needed besides."

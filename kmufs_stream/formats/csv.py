@@ -1,4 +1,4 @@
-"""Comma- and tab-separated text, read by pandas, its rows counted by ``rows``."""
+"""Comma- and tab-separated text, read by pandas; ``rows`` checks that all rows are as wide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from packaging.version import Version
 
 from kmufs_stream.errors import RequestError, Text
-from kmufs_stream.formats.blocks import OTHER_DTYPE, Block, Incoming
+from kmufs_stream.formats.blocks import OTHER_DTYPE, VALUES, Block, ForeignTable
 from kmufs_stream.formats.columns import (
     SAMPLE,
     TEXT,
@@ -29,35 +29,35 @@ from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
 from kmufs_stream.sources.casting import WHOLE, cast_exactly
 from kmufs_stream.streaming.planning.sizing import MB
 
-# Numbers exactly as written: by default from pandas 3.1 on, where the option is deprecated.
+# Parse numbers exactly, as pandas 3.1 does by default; it deprecates the option.
 EXACT: dict[str, Any] = (
     {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
 )
 NULLABLE = {np.int64: pd.Int64Dtype()}  # beside nullable dtypes pandas rounds plain int64
-LOOK_FIELDS = 100_000  # looked at, to tell columns of text
-LOOK_ROWS = 100  # at a time, and at least
-LOOK_BYTES = 8 * MB  # at most, but for these rows
-SHOWN = 5  # columns of a kind
+LOOK_FIELDS = 100_000  # read to recognise columns of text
+LOOK_ROWS = 100  # of them at a time, and at least
+LOOK_BYTES = 8 * MB  # at most, after these rows
+SHOWN = 5  # columns of a kind, in messages
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-"""What stands for a missing number, as pandas has it; of text, only an empty field is missing."""
-ZERO_BEFORE = r"[+-]?0\d.*"  # a code, such as 00123: no number
+"""Missing numbers, as in pandas; of text, only an empty field is missing."""
+LEADING_ZERO = r"[+-]?0\d.*"  # a code such as 00123
 HELD: dict[Any, set[str]] = {
     bool: {"bool"},
     np.int64: {"whole", "long"},
     np.float64: {"whole", "real", "missing"},
     str: {"bool", "whole", "long", "real", "missing", "text"},
 }
-"""What each dtype can hold, the narrowest first."""
+"""The kinds of fields that each dtype can hold, the narrowest dtype first."""
 
 
 @dataclass(frozen=True)
 class _Text:
-    """A text table; its columns are called by their numbers, as names may repeat.
+    """A text table, whose columns go by their numbers, as names may repeat.
 
-    ``header`` is as wide as the rows: R leaves out the name of the samples' column, here "".
+    ``header`` is as wide as the rows: where R leaves out the name of a column, it is "".
     """
 
     path: str
@@ -67,9 +67,9 @@ class _Text:
     def frames(
         self, rows: int, dtypes: Mapping[int, Any], missing: Mapping[int, Any], **options: Any
     ) -> Iterator[Any]:
-        """Blocks of so many rows; columns without a dtype get that of their block.
+        """Yield frames of so many rows; columns without a dtype get that of their frame.
 
-        ``missing`` tells what stands for a missing value, where that is not MISSING.
+        ``missing`` holds the texts of missing values, for columns where these are not MISSING.
         """
         columns = range(len(self.header))
         na_values: Any = {i: missing.get(i, MISSING) for i in columns} if missing else MISSING
@@ -84,7 +84,7 @@ class _Text:
                 index_col=False,
                 dtype={i: NULLABLE.get(d, d) for i, d in dtypes.items()},
                 chunksize=rows,
-                low_memory=False,  # else parts of a block may get dtypes of their own
+                low_memory=False,  # else parts of a frame may get dtypes of their own
                 dtype_backend="numpy_nullable",  # integers beside gaps are not rounded
                 keep_default_na=False,
                 **options,
@@ -95,34 +95,34 @@ class _Text:
                 yield frame
 
     def typed(self, rows: int, dtypes: Mapping[int, Any]) -> Iterator[Any]:
-        """The same; of text, only an empty field is missing."""
+        """Yield the same; of text, only an empty field is missing."""
         return self.frames(rows, dtypes, {i: [""] for i, d in dtypes.items() if d is str})
 
     def numbers(self, written: pd.Series[Any]) -> pd.Series[Any]:
-        """Texts as numbers, NaN where they are none."""
+        """Parse texts as numbers, NaN where they are none."""
         if self.dialect.decimal != ".":
             written = written.str.replace(self.dialect.decimal, ".", regex=False)
         return pd.to_numeric(written, errors="coerce")
 
     @property
     def look_rows(self) -> int:
-        """How many rows are looked at, where not all are to be read."""
+        """Rows to read at the beginning."""
         return max(LOOK_FIELDS // len(self.header), LOOK_ROWS)
 
 
 def open_csv(
     path: str, index_column: str | None, asked: Sequence[str], wanted: np.dtype[Any] | None
-) -> Incoming:
-    """A text table: the header names the features, values are float64, empty fields NaN.
+) -> ForeignTable:
+    """Open a text table: the header names the features, values are float64, empty fields NaN.
 
-    What parts fields, and decimals with commas, are told by the first rows: see :func:`dialect_of`.
-    Integers that float64 would round are refused, unless ``wanted`` is of integers, which are read
-    as such, or of floating point.
+    The first rows show what separates fields and decimals: see :func:`dialect_of`. Raises
+    RequestError for integers that float64 would round, unless a dtype is ``wanted``: integers are
+    then read as such, or rounded to floating point.
 
     ``index_column`` names the samples; so does a first column without a name, as pandas and R
-    write it (R with a header that is one field shorter than all rows). Columns whose first values
-    are text, and those ``asked`` for, are coordinates of the samples; where some are asked for, the
-    file is read twice. Compressed files are read as they are.
+    write it (R with a header that is one field shorter than the rows). Columns whose first values
+    are text, and those ``asked`` for, become coordinates of the samples; if some are asked for, the
+    file is read twice. Compressed files are read directly.
     """
     dialect = dialect_of(path, LOOK_ROWS)
     header, *below = first_rows(path, dialect.separator, 2)
@@ -154,19 +154,19 @@ def open_csv(
     if index is not None:
         columns[SAMPLE] = index
         coordinates = {SAMPLE: Coordinate(header[index], TEXT)} | coordinates
-    return Incoming(
+    return ForeignTable(
         path,
         (len(features),),
         wanted if wanted is not None and wanted.kind in "iu" else np.dtype(np.float64),
         partial(_blocks, table, features, columns, dtypes, wanted),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
-        notes=[*dialect.notes, *_of_header(header), *([commas] if commas else [])],
+        notes=[*dialect.notes, *_header_notes(header), *([commas] if commas else [])],
     )
 
 
 def _with_commas(table: _Text, first: pd.DataFrame, texts: list[int]) -> str | None:
-    """What is told of columns that are text because their numbers have commas."""
+    """Warn about columns that are text because their numbers have commas."""
     found = [i for i in texts if first[i].dropna().str.fullmatch(COMMA_NUMBER).all()]
     if not found:
         return None
@@ -178,8 +178,8 @@ def _with_commas(table: _Text, first: pd.DataFrame, texts: list[int]) -> str | N
     )
 
 
-def _of_header(header: Sequence[str]) -> list[str]:
-    """What is told of columns of one name, and of names that are numbers."""
+def _header_notes(header: Sequence[str]) -> list[str]:
+    """Warn about columns with the same name, and about names that are numbers."""
     twice = [repr(name) for name, n in Counter(header).items() if n > 1]
     notes = [f"Several columns are called {', '.join(twice)}: each is kept."] if twice else []
     numbers = pd.to_numeric(pd.Series(header), errors="coerce")
@@ -192,7 +192,7 @@ def _of_header(header: Sequence[str]) -> list[str]:
 
 
 def _first(table: _Text, dtypes: Mapping[int, Any]) -> pd.DataFrame:
-    """The first ``look_rows``, or fewer where they take more than LOOK_BYTES."""
+    """Read the first ``look_rows``, or fewer if they take more than LOOK_BYTES."""
     frames, rows, held = [], 0, 0
     for frame in table.typed(LOOK_ROWS, dtypes):
         frames.append(frame)
@@ -219,16 +219,15 @@ def _blocks(
     for frame in table.typed(rows, dtypes):
         values = frame[features]
         for i in values.columns[[dtype.kind not in "biuf" for dtype in values.dtypes]]:
-            if _is_text(frame[i], table, i):  # else nothing, or truth with gaps
+            if _is_text(frame[i], table, i):  # else it is empty, or holds truth values with gaps
                 raise not_numeric(table.path, table.header[i], frame[i].dropna().iloc[0])
-        yield (
-            _numbers(values, table, wanted),
-            {name: _described(frame[i], dtypes[i]) for name, i in columns.items()},
-        )
+        yield {VALUES: _numbers(values, table, wanted)} | {
+            name: _described(frame[i], dtypes[i]) for name, i in columns.items()
+        }
 
 
 def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -> NDArray[Any]:
-    """Features in float64, or in the integers that are wanted."""
+    """Convert features to float64, or to the integers that are wanted."""
     numbers = values.to_numpy(np.float64, na_value=np.nan)
     if wanted is not None and wanted.kind not in "iu":
         return numbers
@@ -254,7 +253,7 @@ def _described(values: pd.Series[Any], dtype: Any) -> NDArray[Any]:
 
 
 def _is_text(values: pd.Series[Any], table: _Text, i: int) -> bool:
-    """Whether column ``i`` holds text; RequestError where it holds numbers too."""
+    """Whether column ``i`` holds text. Raises RequestError if it holds numbers too."""
     if values.dtype.kind in "biuf":
         return False
     known = values.dropna()
@@ -280,7 +279,7 @@ def _is_text(values: pd.Series[Any], table: _Text, i: int) -> bool:
 
 
 def _dtypes(table: _Text, columns: list[int]) -> dict[int, Any]:
-    """What columns hold, from first to last: bool, int64, float64 or, where none does, str."""
+    """Find the narrowest of bool, int64, float64 and str that holds all of a column."""
     found: dict[int, set[Any]] = {i: set() for i in columns}
     for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), {}, usecols=columns):
         for i, kinds in found.items():
@@ -289,7 +288,7 @@ def _dtypes(table: _Text, columns: list[int]) -> dict[int, Any]:
 
 
 def _kinds(written: pd.Series[Any], table: _Text) -> set[str]:
-    """What some fields hold: of ``missing``, ``bool``, ``whole``, ``long``, ``real``, ``text``."""
+    """Tell which kinds of fields, of those in HELD, there are among some."""
     known = written.dropna()
     kinds = {"missing"} if len(known) < len(written) else set()
     if not len(known):
@@ -297,7 +296,7 @@ def _kinds(written: pd.Series[Any], table: _Text) -> set[str]:
     numbers = table.numbers(known)
     if numbers.isna().any():
         return kinds | ({"bool"} if known.str.lower().isin(["true", "false"]).all() else {"text"})
-    if known.str.fullmatch(ZERO_BEFORE).any():
+    if known.str.fullmatch(LEADING_ZERO).any():
         return kinds | {"text"}
     if numbers.dtype.kind == "i":
         return kinds | {"whole" if numbers.abs().max() <= WHOLE else "long"}
@@ -305,7 +304,7 @@ def _kinds(written: pd.Series[Any], table: _Text) -> set[str]:
 
 
 def not_numeric(path: str, column: str, value: object) -> RequestError:
-    """What is told of a feature that is not a number."""
+    """The error for a feature that is not a number."""
     if isinstance(value, str) and COMMA_NUMBER.fullmatch(value):
         what = f"if {value!r} is a number, write its decimals with a point"
     else:
@@ -318,7 +317,7 @@ def not_numeric(path: str, column: str, value: object) -> RequestError:
 
 
 def _extreme(path: str, column: str, value: str) -> RequestError:
-    """What is told of an integer that pandas, which reads the file, takes for a missing one."""
+    """The error for an integer that pandas takes for a missing one."""
     return RequestError(
         "bad_dtype",
         f"Column {column!r} of {path} holds {value}, which among integers is read as missing.",

@@ -1,4 +1,4 @@
-"""How a text table is written: what parts its fields, and what the decimals of its numbers."""
+"""Recognise what separates the fields of a text table, and the decimals of its numbers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BOTH = re.compile(r"[+-]?\d{1,3}(\.\d{3})+,\d+")  # 1.234,5
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a text table is read with.
+    """How a text table is to be read.
 
     Attributes
     ----------
     separator, decimal : one character each.
-    notes : a line for people, where they are not what the name of the file says.
+    notes : warnings for the user, if these are not what the name of the file says.
     """
 
     separator: str
@@ -30,14 +30,13 @@ class Dialect:
 
 
 def dialect_of(path: str, rows: int) -> Dialect:
-    """As the name of a text table and its first rows tell.
+    """Recognise the dialect from the name of a text table and its first rows.
 
-    Commas part the fields, or tabs in a ``.tsv``; where the header and the row below hold none,
-    but both the same one of semicolon, bar and tab, that does. Where commas do not part fields,
-    they may begin decimals.
+    Fields are separated by commas, or by tabs in a ``.tsv``; if the header and the row below hold
+    none, but both hold the same one of semicolon, bar and tab, by that. Commas that do not separate
+    fields may begin decimals.
 
-    Raises RequestError where commas could as well part thousands, or decimals begin with points,
-    too.
+    Raises RequestError if commas may as well separate thousands, or points begin decimals too.
     """
     usual = "\t" if ".tsv" in path.lower() else ","
     separator = _separator(path, usual)
@@ -45,7 +44,7 @@ def dialect_of(path: str, rows: int) -> Dialect:
         return Dialect(separator)
     fields = [f.strip() for row in first_rows(path, separator, rows + 1)[1:] for f in row]
     commas = [f for f in fields if "," in f and _is_one_of(f, COMMA_NUMBER, THOUSANDS, BOTH)]
-    said = f"Fields are parted by {separator!r}"
+    said = f"Fields are separated by {separator!r}"
     if not commas:
         return Dialect(separator, notes=() if separator == usual else (f"{said}.",))
     point = next((f for f in fields if "." in f and _is_one_of(f, POINT_NUMBER, BOTH)), None)
@@ -64,7 +63,6 @@ def _is_one_of(field: str, *kinds: re.Pattern[str]) -> bool:
 
 
 def _separator(path: str, usual: str) -> str:
-    """What parts the fields of the first rows."""
     header, *below = first_rows(path, usual, 2)
     if len(header) > 1 or not below:
         return usual

@@ -12,36 +12,34 @@ from kmufs_stream.errors import missing_library
 from kmufs_stream.formats.blocks import (
     BLOCKS,
     CHUNK_BYTES,
-    Incoming,
+    ForeignTable,
     array_blocks,
     check_fits,
+    choose_table,
     holds_sparse,
-    native,
-    one_of,
 )
-from kmufs_stream.sources.convertible import INSIDE
 from kmufs_stream.storage.places import is_hdf5
 
 
-def open_hdf5(path: str, inside: str) -> Incoming:
-    """A dataset of an HDF5 file: the one at ``inside``, or the only table there is."""
-    tables = _tables(path)
-    shapes = {name: dataset.shape for name, dataset in tables.items()}
-    dataset = tables[one_of(path, shapes, inside and "/" + inside.strip("/"), INSIDE)]
-    return Incoming(path, dataset.shape[1:], native(dataset.dtype), array_blocks(dataset))
+def open_hdf5(path: str, inside: str, budget: int) -> ForeignTable:
+    """Open the dataset at ``inside``, or the only table there is."""
+    datasets = _datasets(path)
+    shapes = {name: dataset.shape for name, dataset in datasets.items()}
+    dataset = datasets[choose_table(path, shapes, inside and "/" + inside.strip("/"))]
+    return ForeignTable(path, dataset.shape[1:], dataset.dtype, array_blocks(dataset))
 
 
 def is_netcdf(path: str, inside: str) -> bool:
     """Whether a file, and its group ``inside``, is NetCDF-4, whatever the file is called.
 
-    Such as say so, and those whose datasets all have scales for their dimensions.
+    It is if the file says so, or if all datasets have dimension scales.
     """
     try:
         import h5py
 
         file = h5py.File(path, "r")
     except (ImportError, OSError):
-        return False  # told by whatever reads it
+        return False  # reported when it is read
     with file:
         group = file.get(inside or "/")
         if not isinstance(group, h5py.Group):
@@ -53,41 +51,36 @@ def is_netcdf(path: str, inside: str) -> bool:
         )
 
 
-def open_mat(path: str, inside: str, budget: int) -> Incoming:
-    """A dense matrix of a MATLAB file: version 7.3 in blocks, older ones whole, where they fit."""
+def open_mat(path: str, inside: str, budget: int) -> ForeignTable:
+    """Open a dense matrix of a MATLAB file; versions before 7.3 are read whole, if they fit."""
     if is_hdf5(Path(path)):
         # MATLAB stores by columns: HDF5 sees the dimensions the other way round.
-        tables = _tables(path)
-        # What begins with # holds the contents of cells.
-        shapes = {n[1:]: d.shape[::-1] for n, d in tables.items() if not n.startswith("/#")}
-        dataset = tables["/" + one_of(path, shapes, inside, INSIDE)]
+        datasets = _datasets(path)
+        # Names that begin with # hold the contents of cells.
+        shapes = {n[1:]: d.shape[::-1] for n, d in datasets.items() if not n.startswith("/#")}
+        dataset = datasets["/" + choose_table(path, shapes, inside)]
         blocks = array_blocks(dataset, columns_first=True)
-        return Incoming(path, dataset.shape[-2::-1], native(dataset.dtype), blocks)
-    stored = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(path)}
-    known = {
+        return ForeignTable(path, dataset.shape[-2::-1], dataset.dtype, blocks)
+    variables = scipy.io.whosmat(path)
+    dense = {
         name: shape
-        for name, (shape, kind) in stored.items()
+        for name, shape, kind in variables
         if len(shape) >= 2 and kind not in ("char", "cell", "struct", "sparse")
     }
-    sparse = [name for name, (_, kind) in stored.items() if kind == "sparse"]
-    if sparse and (inside in sparse or not (inside or known)):
+    sparse = [name for name, _, kind in variables if kind == "sparse"]
+    if sparse and (inside in sparse or not (inside or dense)):
         name = inside or sparse[0]
         raise holds_sparse(path, name, f"scipy.io.loadmat({path!r})[{name!r}]")
-    name = one_of(path, known, inside, INSIDE)
-    needed = 16 * int(np.prod(known[name], dtype=np.int64))
-    check_fits(
-        path,
-        needed + BLOCKS * CHUNK_BYTES,
-        budget,
-        "MATLAB's -v7.3 is read in blocks; older files are not.",
-    )
+    name = choose_table(path, dense, inside)
+    held = 16 * int(np.prod(dense[name], dtype=np.int64))
+    hint = "MATLAB's -v7.3 is read in blocks; older files are not."
+    check_fits(f"Converting {path}", held + BLOCKS * CHUNK_BYTES, budget, hint)
     array = scipy.io.loadmat(path, variable_names=[name])[name]
-    dtype = native(array.dtype)
-    return Incoming(path, array.shape[1:], dtype, array_blocks(array), held=needed)
+    return ForeignTable(path, array.shape[1:], array.dtype, array_blocks(array), held=held)
 
 
-def _tables(path: str) -> dict[str, Any]:
-    """All datasets of two dimensions or more, by path."""
+def _datasets(path: str) -> dict[str, Any]:
+    """Find all datasets of two dimensions or more, by path."""
     try:
         import h5py
     except ImportError as error:

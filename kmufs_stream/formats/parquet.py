@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text, missing_library
-from kmufs_stream.formats.blocks import LOOK_ROWS, OTHER_DTYPE, Block, Incoming
+from kmufs_stream.formats.blocks import LOOK_ROWS, OTHER_DTYPE, VALUES, Block, ForeignTable
 from kmufs_stream.formats.columns import (
     SAMPLE,
     TEXT,
@@ -33,11 +33,11 @@ from kmufs_stream.formats.parquet_files import (
 from kmufs_stream.sources.casting import cast, cast_exactly
 
 PAGE_BYTES = 2**16  # read from each column at a time
-SHOWN = 5  # rows with the same fault
+SHOWN = 5  # rows with the same fault, in messages
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 NO_TIME = np.iinfo(np.int64).min
 A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-LAST_SECOND = np.iinfo(np.int64).max // 10**9  # either way from 1970, of points in nanoseconds
+LAST_SECOND = np.iinfo(np.int64).max // 10**9  # before or after 1970, of times in nanoseconds
 AS_TEXT = Text(
     "If it describes the samples, store it as text; {dtype} rounds features.", dtype="float64"
 )
@@ -45,19 +45,19 @@ AS_TEXT = Text(
 
 def open_parquet(
     path: str, index_column: str | None, asked: Sequence[str], wanted: np.dtype[Any] | None
-) -> Incoming:
-    """The columns of numbers as features, in their common dtype; nulls become NaN.
+) -> ForeignTable:
+    """Open a table whose columns of numbers are features, in their common dtype; nulls become NaN.
 
-    So are those of lists of numbers, all of one length: one feature for each of their places. A
-    column whose lists are all null or empty is left out, and that is noted.
+    A column of lists of numbers, all of one length, makes a feature of each position. A column
+    whose lists are all null or empty is left out, with a note.
 
-    Integers that float64 would round are refused, unless ``wanted`` is of integers, which they are
-    then read as, or of floating point.
+    Raises RequestError for integers that float64 would round, unless a dtype is ``wanted``:
+    integers are then read as such, or rounded to floating point.
 
-    Columns of text, times and categories, and those ``asked`` for, are coordinates of the samples;
-    so are folders named ``column=value``. ``index_column``, or else the index that pandas kept,
-    names the samples. A folder's files come in the order of their names. Besides the blocks, a page
-    or two of every column is in memory.
+    Columns of text, times and categories, and those ``asked`` for, become coordinates of the
+    samples; so do folders named ``column=value``. ``index_column``, or else the index that pandas
+    stored, names the samples. A folder's files are read in the order of their names. Besides the
+    blocks, a page or two of every column is in memory.
     """
     try:
         import pyarrow.parquet  # noqa: F401
@@ -82,8 +82,8 @@ def open_parquet(
     ]
     features = [name for name in types if name not in (index_column, *described)]
     gaps = with_nulls(metadata.values())
-    dtypes = {name: _dtype(_of_items(types[name]), path, name, gaps) for name in features}
-    widths = _widths(parts, {name for name in features if _of_items(types[name]) != types[name]})
+    dtypes = {name: _dtype(_item_type(types[name]), path, name, gaps) for name in features}
+    widths = _widths(parts, {name for name in features if _item_type(types[name]) != types[name]})
     empty = [name for name in features if widths.get(name) == 0]
     features = [name for name in features if name not in empty]
     labels = _labels(path, features, widths)
@@ -98,7 +98,7 @@ def open_parquet(
     if wanted is not None and wanted.kind in "iu":
         dtype = wanted
     rounded = wanted is not None and wanted.kind == "f"
-    return Incoming(
+    return ForeignTable(
         path,
         (len(labels),),
         dtype,
@@ -110,7 +110,7 @@ def open_parquet(
 
 
 def _kept_index(noted: Mapping[str, Any]) -> str | None:
-    """The one stored column that pandas had as its index."""
+    """Return the one stored column that was the index in pandas."""
     stored = [name for name in noted.get("index_columns", []) if isinstance(name, str)]
     return stored[0] if len(stored) == 1 else None  # a range is not stored
 
@@ -122,14 +122,14 @@ def _is_text(kind: Any) -> bool:
 
 
 def _is_aside(kind: Any) -> bool:
-    """Whether a column of this type describes the samples, and is no feature."""
+    """Whether a column of this type describes the samples."""
     from pyarrow import types
 
     return _is_text(kind) or bool(types.is_timestamp(kind) or types.is_date(kind))
 
 
-def _of_items(kind: Any) -> Any:
-    """The type of what a list holds; of anything else its own."""
+def _item_type(kind: Any) -> Any:
+    """Return the type of a list's items; any other type as it is."""
     from pyarrow import types
 
     lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
@@ -137,7 +137,7 @@ def _of_items(kind: Any) -> Any:
 
 
 def _widths(parts: Mapping[str, Mapping[str, Any]], lists: set[str]) -> dict[str, int]:
-    """How long the first list of each of these columns is that holds something; 0 without any."""
+    """Return the length of the first list with items in each column; 0 if there is none."""
     import pyarrow.compute as pc
 
     widths = dict.fromkeys(lists, 0)
@@ -154,7 +154,7 @@ def _widths(parts: Mapping[str, Mapping[str, Any]], lists: set[str]) -> dict[str
 
 
 def _labels(path: str, features: list[str], widths: Mapping[str, int]) -> list[str]:
-    """Names of the features; RequestError where there are none, or two would have the same."""
+    """Name the features. Raises RequestError if there are none, or two have the same name."""
     labels = [
         label
         for name in features
@@ -178,9 +178,9 @@ def _labels(path: str, features: list[str], widths: Mapping[str, int]) -> list[s
 
 
 def _dtype(kind: Any, path: str, name: str, gaps: set[str]) -> np.dtype[Any]:
-    """What numbers of this type are stored as; RequestError where they are none.
+    """Return the dtype to store numbers of this type in. Raises RequestError for other types.
 
-    Integers and truth are float64 where some are null, which ``gaps`` tells.
+    Integers and truth values of columns with ``gaps`` become float64.
     """
     from pyarrow import types
 
@@ -208,19 +208,19 @@ def _coordinate(kind: Any, path: str, name: str, gaps: set[str]) -> Coordinate:
 
 
 def _timestamp(kind: Any) -> Any:
-    """The type of points in time for times and dates."""
+    """Return the type of timestamps for times and dates."""
     import pyarrow as pa
 
     return pa.timestamp("s" if kind == pa.date32() else getattr(kind, "unit", "ms"))
 
 
 def _batches(parts: Mapping[str, Mapping[str, Any]], columns: set[str], rows: int) -> Iterator[Any]:
-    """Columns of some rows by their names, file after file."""
+    """Yield columns of some rows by name, file after file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for file, known in parts.items():
-        # A dataset's own scanner reads whole row groups ahead; buffered, a file is read by pages.
+        # A dataset's scanner reads whole row groups ahead; a buffered file is read by pages.
         with pq.ParquetFile(file, buffer_size=PAGE_BYTES, pre_buffer=False) as opened:
             stored = [name for name in opened.schema_arrow.names if name in columns]
             for batch in opened.iter_batches(rows, columns=stored, use_threads=False):
@@ -246,20 +246,17 @@ def _blocks(
             else _numbers(arrays[name], dtype, name)
             for name in features
         ]
-        yield (
-            np.column_stack(columns),
-            {
-                s: _described(arrays[c.column], types[c.column], s, c)
-                for s, c in coordinates.items()
-            },
-        )
+        yield {VALUES: np.column_stack(columns)} | {
+            stored: _described(arrays[c.column], types[c.column], stored, c)
+            for stored, c in coordinates.items()
+        }
         start += len(columns[0])
 
 
 def _vectors(
     array: Any, width: int, dtype: np.dtype[Any] | None, name: str, start: int
 ) -> NDArray[Any]:
-    """(rows, width) numbers of a column of lists, from row ``start`` on."""
+    """Turn lists, of which the first is in row ``start``, into (rows, width) numbers."""
     import pyarrow.compute as pc
 
     lengths = pc.list_value_length(array).fill_null(-1).to_numpy()
@@ -278,13 +275,13 @@ def _vectors(
 
 
 def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
-    """Numbers of a column in ``dtype``, or rounded where that is None; NaN for nulls."""
+    """Convert a column to ``dtype``, or round it to float64 if that is None; nulls become NaN."""
     from pyarrow import types
 
     if dtype is not None and types.is_integer(array.type):
         known = array.drop_null().to_numpy(zero_copy_only=False)
-        remedy = AS_TEXT if array.null_count else keep_whole(name, gaps=False)
-        known = cast_exactly(known, dtype, f"Column {name!r}", remedy)
+        hint = AS_TEXT if array.null_count else keep_whole(name, gaps=False)
+        known = cast_exactly(known, dtype, f"Column {name!r}", hint)
         if not array.null_count:
             return known
     if array.null_count or dtype is None:
@@ -295,7 +292,7 @@ def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]
 
 
 def _described(array: Any, kind: Any, stored: str, coordinate: Coordinate) -> NDArray[Any]:
-    """A coordinate of some samples as it is stored."""
+    """Convert a coordinate of some samples to what is stored."""
     import pyarrow as pa
 
     name = coordinate.column

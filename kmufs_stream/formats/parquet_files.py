@@ -1,4 +1,4 @@
-"""The files of a Parquet table, and the columns that they share; no rows are read."""
+"""Find the files of a Parquet table, and the columns that they share; no rows are read."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from urllib.parse import unquote
 from kmufs_stream.errors import RequestError
 from kmufs_stream.formats.blocks import unreadable
 
-HIDDEN = ("_", ".")  # names of what others note beside a folder's files
-LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # beside files that hold older rows too
+HIDDEN = ("_", ".")  # prefixes of files that hold no rows, such as logs
+LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # say which files hold current rows
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def files_of(path: str) -> list[str]:
-    """A file, or all of a folder but hidden ones, by their names.
+    """List a file, or all files of a folder but hidden ones, sorted by name.
 
-    Raises RequestError for folders of which not all files hold rows.
+    Raises RequestError for folders whose files may hold rows of older versions.
     """
     place = Path(path)
     if not place.is_dir():
@@ -42,7 +42,7 @@ def files_of(path: str) -> list[str]:
 
 
 def metadata_of(file: str) -> Any:
-    """What a file says of itself, at its end; RequestError where it is damaged, or no Parquet."""
+    """Read a file's metadata. Raises RequestError if it is damaged, or not Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -59,10 +59,7 @@ def metadata_of(file: str) -> Any:
 
 
 def schema_of(metadata: Any) -> Any:
-    """The columns as they were before they were written, where that is noted.
-
-    Integers that were categories are read as plain ones.
-    """
+    """Return the columns, with the categories that Arrow noted when it wrote them."""
     import pyarrow as pa
 
     read = metadata.schema.to_arrow_schema()
@@ -77,7 +74,7 @@ def schema_of(metadata: Any) -> Any:
 
 
 def partitions_of(path: str, files: list[str]) -> dict[str, dict[str, Any]]:
-    """For each file, the values that its folders named ``column=value`` give to all of its rows."""
+    """For each file, read the values that folders named ``column=value`` give to all its rows."""
     found: dict[str, dict[str, Any]] = {}
     for file in files:
         pairs = [p.split("=", 1) for p in Path(file).parts[len(Path(path).parts) : -1] if "=" in p]
@@ -94,10 +91,10 @@ def partitions_of(path: str, files: list[str]) -> dict[str, dict[str, Any]]:
 def types_of(
     schemas: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], set[str]]:
-    """Types of the columns that hold what any of the files does, and which are categories.
+    """Find types that hold the columns of all files, and which columns are categories.
 
-    Raises RequestError for a file with several columns of one name, whose columns are others, or
-    of types that have none in common.
+    Raises RequestError if a file has several columns of one name, if files have different columns,
+    or if the types of a column have none in common.
     """
     import pyarrow as pa
 
@@ -132,7 +129,7 @@ def types_of(
 
 
 def _common(known: Any, kind: Any, name: str, file: str) -> Any:
-    """The type that holds both."""
+    """Find the type that holds both."""
     import pyarrow as pa
 
     try:
@@ -147,7 +144,7 @@ def _common(known: Any, kind: Any, name: str, file: str) -> Any:
 
 
 def with_nulls(tables: Iterable[Any]) -> set[str]:
-    """Which columns have nulls, as far as the files note it."""
+    """Find the columns that have nulls, as far as the files say so."""
     found = set()
     for known in tables:
         for group in map(known.row_group, range(known.num_row_groups)):

@@ -1,4 +1,4 @@
-"""Text of a table on its way to pandas, which fills up short rows and cuts long ones unasked."""
+"""Check the rows of a text table before pandas, which fills up short rows and cuts long ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kmufs_stream.errors import RequestError, counted
 
 SEPARATORS = ";|\t"  # besides commas
 SHOWN = 40  # letters of a header
-OPEN_QUOTE = 2**26  # characters, after which a quote counts as never closed
-EXTREMES = ("9223372036854775808", "18446744073709551615")  # what follows is looked for near these
+OPEN_QUOTE = 2**26  # characters after which a quote counts as never closed
+EXTREMES = ("9223372036854775808", "18446744073709551615")  # a quick test for EXTREME
 EXTREME = re.compile(r"\s*(-0*9223372036854775808|\+?0*18446744073709551615)\s*")
 
 
 def open_text(path: str) -> TextIO:
-    """The file as text, unpacked, with its line ends as they are."""
+    """Open a file as text, decompressed, with its line ends as they are."""
     opened = fsspec.open(
         path, "rt", encoding="utf-8-sig", newline="", compression="infer", errors="strict"
     )
@@ -28,7 +28,7 @@ def open_text(path: str) -> TextIO:
 
 
 def first_rows(path: str, separator: str, rows: int) -> list[list[str]]:
-    """The fields of the first rows that are not blank; RequestError where there are none."""
+    """Read the first rows that are not blank. Raises RequestError if there are none."""
     found: list[list[str]] = []
     limit = csv.field_size_limit(OPEN_QUOTE)  # of the whole process
     with open_text(path) as file:
@@ -48,15 +48,15 @@ def first_rows(path: str, separator: str, rows: int) -> list[list[str]]:
 
 
 class CheckedText:
-    """A text file to read from; each of its rows has ``width`` fields, but for the header.
+    """A text file whose rows, but for the header, have ``width`` fields.
 
-    Raises RequestError from ``read`` for a row with more or fewer, a quote that stays open, NUL
-    characters and text that is not UTF-8. Keeps the text of one row.
+    ``read`` raises RequestError for a row with more or fewer, a quote that stays open, NUL
+    characters and text that is not UTF-8. Holds the text of one row.
 
     Attributes
     ----------
-    extremes : columns, by number, where a field so far was the least integer of 64 bits or the
-        largest without sign, with that field: pandas before 3.1 marks missing integers by these.
+    extremes : fields so far, by the number of their column, that are the least int64 or the largest
+        uint64, by which pandas before 3.1 marks missing integers.
     """
 
     def __init__(self, path: str, separator: str, width: int) -> None:
@@ -65,7 +65,7 @@ class CheckedText:
         self._quoted = re.compile(rf'{start}[^"]*(?:""[^"]*)*"(?!")')
         self._opening = re.compile(start)
         self._file = open_text(path)
-        self._waiting: list[str] = []  # the last row, as far as it was read
+        self._waiting: list[str] = []  # the last row as far as it was read
         self._lines = 0  # before it
         self._headed = False
         self.extremes: dict[int, str] = {}
@@ -82,11 +82,11 @@ class CheckedText:
         self._file.close()
 
     def __iter__(self) -> Iterator[str]:
-        """Lines; pandas asks whether there are."""
+        """Yield lines; pandas asks for this method, but calls ``read``."""
         return iter(self._file)
 
     def read(self, size: int = -1) -> str:
-        """So many characters, once the rows that end in them are sound."""
+        """Read so many characters, and check the rows that end in them."""
         try:
             text = self._file.read(size)
         except UnicodeDecodeError as error:
@@ -98,7 +98,7 @@ class CheckedText:
                 "It is damaged, or not UTF-8 (UTF-16 holds them): save it as UTF-8.",
             )
         self._waiting.append(text)
-        # Not between two characters that are one: "" in a quoted field, or the end of a line.
+        # Not between two characters that belong together: "" in a quoted field, or a line end.
         if not text or (("\n" in text or "\r" in text) and text[-1] not in '"\r'):
             self._check(last=not text)
         return text
@@ -108,7 +108,7 @@ class CheckedText:
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         opening = None
-        if '"' in text:  # a NUL for each line inside of quotes keeps count
+        if '"' in text:  # NULs in place of line ends inside quotes keep count
             text = self._quoted.sub(_shortened, text)
             opening = self._opening.search(text)
         stop = len(text) if opening is None else opening.start()
@@ -154,13 +154,13 @@ class CheckedText:
 
 
 def _shortened(field: re.Match[str]) -> str:
-    """A quoted field without separators, with a NUL for each of its line ends."""
+    """Replace a quoted field by one without separators, with a NUL for each line end."""
     inside = field[0][1:-1]
     return inside if EXTREME.fullmatch(inside) else "Q" + "\0" * inside.count("\n")
 
 
 def other_separator(header: Sequence[str]) -> str | None:
-    """What to do about a header that is one field, with another separator in it; else None."""
+    """Advise on a header that is one field, with another separator in it."""
     other = next((c for c in SEPARATORS if len(header) == 1 and c in header[0]), None)
     if other is None:
         return None
@@ -171,7 +171,6 @@ def other_separator(header: Sequence[str]) -> str | None:
 
 
 def not_utf8(path: str) -> RequestError:
-    """What is told of text in another encoding."""
     return RequestError(
         "unreadable",
         f"{path} is not UTF-8 text.",

@@ -13,8 +13,7 @@ import xarray as xr
 from helpers import no_warnings, planted, slow
 
 from kmufs_stream import Conversion, RequestError, convert, evaluate, open_matrix, select
-from kmufs_stream.formats import blocks as incoming
-from kmufs_stream.formats import csv
+from kmufs_stream.formats import blocks, csv
 
 N = 150
 X = planted(N, 6)
@@ -26,7 +25,7 @@ DAYS = np.datetime64("2024-02-27") + np.arange(N)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks even of small tables."""
-    monkeypatch.setattr(incoming, "CHUNK_BYTES", 40 * (6 * 8 + 2 * incoming.TEXT_BYTES))
+    monkeypatch.setattr(blocks, "CHUNK_BYTES", 40 * (6 * 8 + 2 * blocks.TEXT_BYTES))
     monkeypatch.setattr(csv, "LOOK_FIELDS", 1)
     monkeypatch.setattr(csv, "LOOK_ROWS", 50)
 
@@ -518,7 +517,7 @@ def test_long_texts_keep_to_the_budget(tmp_path: Path, kind: str, first: int) ->
     notes = ["short"] * first + ["漢" * 900_000] * 20  # two bytes each in memory, three in a file
     path = written(tmp_path, kind, pd.DataFrame({"a": np.arange(len(notes)), "note": notes}))
     with pytest.raises(RequestError, match=r"takes .* of memory") as raised:
-        convert(path, tmp_path / "out.zarr", memory=incoming.BASELINE + 10 * incoming.MB)
+        convert(path, tmp_path / "out.zarr", memory=blocks.BASELINE + 10 * blocks.MB)
     assert raised.value.code == "does_not_fit"
     _, found = turned(path, memory="2GB")
     assert found["note"].values[-1] == notes[-1]
