@@ -189,6 +189,16 @@ def missing_library(use: str, *packages: str) -> RequestError:
     )
 
 
+def unknown_value(parameter: str, value: str, known: Iterable[str]) -> RequestError:
+    """The error for a value of a parameter that is none of those it may have."""
+    choices = list(known)
+    return RequestError(
+        "bad_option",
+        Text("{} {!r} is unknown.", Option(parameter), value),
+        f"{did_you_mean(value, choices)}Choose one of {', '.join(choices)}.",
+    )
+
+
 def counted(number: int, things: str) -> str:
     """A number and its things, one of them without its plural."""
     singular = ONE_OF.get(things, things.removesuffix("s"))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
+from kmufs_stream.errors import Option, RequestError, Text, unknown_value
 from kmufs_stream.events import SILENT, Progress
 
 SolverName = Literal["admm", "consensus", "css", "exact", "joint"]
@@ -141,11 +141,7 @@ class Screening:
 
     def __post_init__(self) -> None:
         if self.missing not in POLICIES:
-            raise RequestError(
-                "bad_option",
-                Text("{missing} {!r} is unknown.", self.missing),
-                f"{did_you_mean(self.missing, POLICIES)}Choose one of {', '.join(POLICIES)}.",
-            )
+            raise unknown_value("missing", self.missing, POLICIES)
         if not 0 <= self.min_std < math.inf:
             raise RequestError(
                 "bad_option", Text("{min_std} is {}.", self.min_std), "It must be 0 or more."

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, Text, counted, did_you_mean
+from kmufs_stream.errors import RequestError, Text, counted, unknown_value
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.methods.leading import components_for
@@ -205,13 +205,10 @@ def solve(
 def check_solver(solver: str) -> None:
     """Raise RequestError for a solver that does not exist."""
     if solver not in SOLVERS:
-        raise RequestError(
-            "bad_option",
-            f"Solver {solver!r} is unknown.",
-            f"{did_you_mean(solver, SOLVERS)}Choose one of {', '.join(SOLVERS)}."
-            if "," not in solver
-            else f"Choose one of {', '.join(SOLVERS)}; kmufs-stream sweep takes several.",
-        )
+        error = unknown_value("solver", solver, SOLVERS)
+        if "," in solver:
+            error.remedy += " kmufs-stream sweep takes several."
+        raise error
 
 
 def long_run_note(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -> str | None:

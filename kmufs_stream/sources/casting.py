@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, Text, did_you_mean
+from kmufs_stream.errors import RequestError, unknown_value
 from kmufs_stream.sources.layout import Block, with_values
 from kmufs_stream.sources.matrix import ChangedRows, Matrix
 
@@ -23,11 +23,7 @@ DTYPES = (
 def parse_dtype(text: str) -> np.dtype[Any]:
     """Return the dtype of real numbers of that name. Raises RequestError for other names."""
     if text not in DTYPES:
-        raise RequestError(
-            "bad_option",
-            Text("{dtype} {!r} is no dtype of real numbers.", text),
-            f"{did_you_mean(text, DTYPES)}Choose one of {', '.join(DTYPES)}.",
-        )
+        raise unknown_value("dtype", text, DTYPES)
     return np.dtype(text)
 
 

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     import distributed
 
 
+# Kinds of tasks: what each is doing with its rows.
+FOLD, MERGE = "reading", "merging the states of"
+SAVE, LOAD = "saving the state of", "loading the state of"
+
+
 class StoppedError(Exception):
     """A task ended early because its result is no longer wanted."""
 
@@ -96,7 +101,7 @@ def run_pass(
 class _Task(NamedTuple):
     """What a running future makes: the state of ``node``, or a saved copy of it."""
 
-    kind: str  # fold, merge, save or load
+    kind: str
     node: Node
 
 
@@ -139,7 +144,7 @@ class _Pass(Generic[State]):
 
     def _restore(self, saved: SavedPass) -> None:
         for node in saved.find(self._tree):
-            self._start("load", node, load_state, saved.path(node))
+            self._start(LOAD, node, load_state, saved.path(node))
             covered = node.partitions(self._tree.count)
             self._leaves = deque(i for i in self._leaves if i not in covered)
             self._progress(Advanced(len(self._span(node)), restored=True))
@@ -157,7 +162,7 @@ class _Pass(Generic[State]):
             self._folding[node] = self._folds
             self._folds += 1
             self._start(
-                "fold",
+                FOLD,
                 node,
                 fold_run,
                 self._kernel,
@@ -181,14 +186,15 @@ class _Pass(Generic[State]):
         return node
 
     def _start(self, kind: str, node: Node, task: Callable[..., Any], *arguments: Any) -> None:
-        future = self._workers.submit(task, *arguments, urgent=kind != "fold")
+        future = self._workers.submit(task, *arguments, urgent=kind != FOLD)
         self._running[future] = _Task(kind, node)
 
     def _finish(self, future: Any) -> None:
         """Take the state that a task has made, and merge it if its sibling is there."""
         kind, node = self._running.pop(future)
-        self._workers.check(future, self._describe(kind, node))
-        if kind == "save":
+        rows = self._span(node)
+        self._workers.check(future, f"{kind} rows {rows.start}..{rows.stop - 1}")
+        if kind == SAVE:
             assert self._saved is not None
             if node not in self._waiting:
                 self._saved.drop(node)  # merged meanwhile, from states that stay saved
@@ -197,36 +203,31 @@ class _Pass(Generic[State]):
             if self._workers.lossy and node != self._tree.root:
                 # If its worker is lost, the state is loaded again, and its rows are not read.
                 del self._waiting[node]
-                self._start("load", node, load_state, self._saved.path(node))
+                self._start(LOAD, node, load_state, self._saved.path(node))
             return
-        if kind == "fold":
+        if kind == FOLD:
             del self._folding[node]
             reading, working = self._workers.spent()
-            self._progress(Advanced(len(self._span(node)), reading=reading, working=working))
+            self._progress(Advanced(len(rows), reading=reading, working=working))
         node = self._tree.risen(node)
         other = self._waiting.pop(node.sibling, None) if node != self._tree.root else None
         if other is None:
             self._waiting[node] = future
         else:
             pair = (future, other) if node < node.sibling else (other, future)
-            self._start("merge", node.parent, merge_states, self._kernel, *pair)
+            self._start(MERGE, node.parent, merge_states, self._kernel, *pair)
 
     def _save(self, saved: SavedPass) -> None:
         """Save the waiting states, unless they are saved or being saved."""
-        under_way = {task.node for task in self._running.values() if task.kind == "save"}
+        under_way = {task.node for task in self._running.values() if task.kind == SAVE}
         for node in saved.missing(self._waiting.keys() - under_way):
             place = saved.path(node)
-            self._start("save", node, save_state, self._waiting[node], place, saved.kernel)
+            self._start(SAVE, node, save_state, self._waiting[node], place, saved.kernel)
 
     def _span(self, node: Node) -> range:
         """Return the rows of a node's partitions."""
         covered = node.partitions(self._tree.count)
         return range(self._partitions[covered[0]].start, self._partitions[covered[-1]].stop)
-
-    def _describe(self, kind: str, node: Node) -> str:
-        what = {"fold": "reading", "merge": "merging the states of"}
-        rows = self._span(node)
-        return f"{what.get(kind, kind + 'ing the state of')} rows {rows.start}..{rows.stop - 1}"
 
 
 def fold_run(

@@ -41,8 +41,7 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.sources.zarr_rows import StoredRows
-from kmufs_stream.storage import address_store, object_output
-from kmufs_stream.storage import retrying as with_retries
+from kmufs_stream.storage import address_store, object_output, retrying
 from kmufs_stream.storage.output import check_output, new_zarr
 from kmufs_stream.storage.places import place_of, store_error
 
@@ -407,7 +406,7 @@ def test_a_chunk_that_cannot_be_fetched_is_asked_for_again_and_then_named(
                 raise EndpointConnectionError(endpoint_url="the store")
         return await fetch(self, path, *args, **kwargs)
 
-    monkeypatch.setattr(with_retries, "FIRST_WAIT", 1e-4)
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 1e-4)
     monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", unsteady)
     assert same_bits(decompose(there, 3), decompose(genes, 3))
     fails[0] = 10**9

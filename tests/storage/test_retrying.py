@@ -14,7 +14,7 @@ from helpers import planted, same_bits, write_bare
 from zarr.storage import LocalStore, WrapperStore
 
 from kmufs_stream import BrokenError, RequestError, decompose, open_matrix
-from kmufs_stream.storage import retrying as with_retries
+from kmufs_stream.storage import retrying
 
 X = planted(600, 12)
 
@@ -46,7 +46,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(with_retries, "FIRST_WAIT", 1e-4)
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 1e-4)
 
 
 @pytest.mark.parametrize("error", [OSError, TimeoutError, ConnectionResetError])

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 import numpy as np
 from dask.utils import parse_bytes
 
-from kmufs_stream.errors import RequestError, Text, counted, did_you_mean
+from kmufs_stream.errors import RequestError, Text, counted, unknown_value
 from kmufs_stream.events import Planned
 from kmufs_stream.options import PrecisionName
 from kmufs_stream.streaming.kernels.scaling import Precision
@@ -223,11 +223,7 @@ def resolve_precision(precision: str, dtype: np.dtype[Any]) -> Precision:
     if precision == "auto":
         return "float32" if np.can_cast(dtype, np.float32, "safe") else "float64"
     if precision not in PRECISIONS:
-        raise RequestError(
-            "bad_option",
-            f"Precision {precision!r} is unknown.",
-            f"{did_you_mean(precision, PRECISIONS)}Choose one of {', '.join(PRECISIONS)}.",
-        )
+        raise unknown_value("precision", precision, PRECISIONS)
     return cast(Precision, precision)
 
 
@@ -259,12 +255,7 @@ def _methods(candidates: Candidates, method: str) -> tuple[list[str], dict[str, 
     """Return the methods to try in turn, and why each other one is rejected."""
     if method != "auto":
         if method not in candidates:
-            hint = did_you_mean(method, ["auto", *candidates])
-            raise RequestError(
-                "bad_option",
-                f"Method {method!r} is unknown.",
-                f"{hint}Choose one of auto, {', '.join(candidates)}.",
-            )
+            raise unknown_value("method", method, ["auto", *candidates])
         return [method], {m: f"{method} was asked for" for m in candidates if m != method}
     rejected = {name: c.passed_over for name, c in candidates.items() if c.passed_over}
     tried = [name for name in candidates if name not in rejected]
