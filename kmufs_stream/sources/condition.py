@@ -1,7 +1,7 @@
-"""Conditions on coordinates: as much of Python as compares them.
+"""Parse conditions on coordinates, which may compare values and do nothing else.
 
-A stored selection says which condition its samples met, and whoever evaluates it anew answers that.
-pandas would look up attributes and call them: to open somebody's result could run their code.
+A stored selection holds the condition that its samples met, which is evaluated again with it.
+pandas would look up attributes and call them, so opening a stranger's result could run their code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECES = re.compile(
     r"""(?P<text>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`(?P<quoted>[^`]*)`|(?P<sign>&&?|\|\|?)"""
     r"""|(?P<word>[^\W\d][\w\u0300-\u036f]*)"""
 )
-SIGNS = {"&": " and ", "|": " or "}  # which in Python bind tighter than comparisons
+SIGNS = {"&": " and ", "|": " or "}  # in Python they bind tighter than comparisons
 ALLOWED = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.Invert, ast.UAdd, ast.USub),
@@ -34,18 +34,18 @@ KINDS: dict[type[ast.AST], str] = {
     ast.Call: "a call",
     ast.Subscript: "a subscript",
 }
-NUMBERS = "biufmM"  # kinds of dtypes that are computed with
+NUMBERS = "biufmM"  # kinds of dtypes allowed in arithmetic
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of which nothing is left but names, values and operators.
+    """A condition that consists of names, values and operators only.
 
     Attributes
     ----------
-    text : what pandas is asked.
+    text : expression for pandas.
     names : its names, and the coordinates that they stand for.
-    computed : names that are added, multiplied and so on.
+    computed : names used in arithmetic.
     """
 
     text: str
@@ -53,12 +53,12 @@ class Condition:
     computed: tuple[str, ...]
 
     def met(self, coordinates: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """(m,) where it holds, given m values of each coordinate.
+        """Evaluate the condition for m values of each coordinate.
 
-        Raises ValueError where it is not true or false for each, and what pandas raises.
+        Returns (m,). Raises ValueError unless each result is true or false, and what pandas raises.
         """
         columns = {name: coordinates[of] for name, of in self.names.items()}
-        for name in self.computed:  # a text, multiplied, might fill all memory
+        for name in self.computed:  # a multiplied text may fill all memory
             if columns[name].dtype.kind not in NUMBERS:
                 raise ValueError(f"{self.names[name]} holds texts, which are only compared")
         table = pd.DataFrame(columns)
@@ -69,11 +69,11 @@ class Condition:
 
 
 def parsed(condition: str, known: Sequence[str]) -> Condition:
-    """A condition on the coordinates ``known``; in backticks they may have any name.
+    """Parse a condition on the coordinates ``known``; names in backticks may be any text.
 
-    There are no powers, and texts are not computed with: a few letters of these take for ever.
+    Powers and arithmetic with texts are not allowed, as a short condition could take for ever.
 
-    Raises ValueError for whatever could do more than compare, and for what is no condition.
+    Raises ValueError for whatever does more than compare, and for invalid syntax.
     """
     prefix = "quoted"
     while any(prefix in name for name in known):
@@ -114,14 +114,14 @@ def parsed(condition: str, known: Sequence[str]) -> Condition:
             raise ValueError(f"{shown(ast.unparse(part))} is no number, and is only compared")
     stands_for = {placeholder: name for name, placeholder in quoted.items()}
     used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    # pandas has a look at backticks of its own; in what ast writes they are in texts alone.
+    # pandas interprets backticks; in what ast writes they are in texts only.
     text = ast.unparse(tree).replace("`", r"\x60")
     names = {name: stands_for.get(name, name) for name in used}
     return Condition(text, names, tuple(computed))
 
 
 def _operands(node: ast.AST) -> Iterator[ast.expr]:
-    """What is computed with: neither sums again, which are looked at themselves, nor truths."""
+    """Operands of arithmetic other than nested arithmetic, which is checked itself, and truths."""
     if isinstance(node, ast.BinOp):
         for part in (node.left, node.right):
             while isinstance(part, ast.UnaryOp):

@@ -1,4 +1,4 @@
-"""Kinds of files that are not read as they are, but that ``kmufs-stream convert`` turns."""
+"""Recognise files that ``kmufs-stream convert`` makes Zarr stores of."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from kmufs_stream.errors import KmufsError, Placeholder, RequestError, Text, listed
+from kmufs_stream.errors import KmufsError, Placeholder, RequestError, Text, first_few
 from kmufs_stream.storage.places import free_name, is_zarr
 
-SHOWN = 5  # names
 STORES = (".zarr", ".zarr.zip", ".h5ad")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-INSIDE = "::"  # parts a file from the path of what is meant inside it
+INSIDE = "::"  # between a file and a path inside it
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -30,7 +29,7 @@ SUFFIXES = {
 
 
 def kind_of(path: str) -> str | None:
-    """The format of a convertible file or folder by its name, None for anything else."""
+    """Return the format of a convertible file or folder, judged by its name, or None."""
     place = Path(path.partition(INSIDE)[0])
     if place.is_dir():
         if is_zarr(place):
@@ -43,10 +42,10 @@ def kind_of(path: str) -> str | None:
 
 
 def data_inside(folder: Path) -> list[str]:
-    """The names of the stores in a folder, and then of the files there that can be converted."""
+    """List the stores in a folder, then the files that can be converted."""
     stores: list[str] = []
     files: list[str] = []
-    with contextlib.suppress(OSError, KmufsError):  # where nobody may look there is nothing to give
+    with contextlib.suppress(OSError, KmufsError):  # a folder that may not be read
         for child in sorted(folder.iterdir()):
             if child.name.endswith(STORES) or (child.is_dir() and is_zarr(child)):
                 stores.append(child.name)
@@ -56,7 +55,7 @@ def data_inside(folder: Path) -> list[str]:
 
 
 def is_mixed(path: str) -> bool:
-    """Whether it is a folder that holds other data than parts of one Parquet table."""
+    """Whether a folder holds data, but is not one Parquet or .mtx table."""
     folder = Path(path)
     if not folder.is_dir() or kind_of(path) == "mtx":
         return False
@@ -64,33 +63,30 @@ def is_mixed(path: str) -> bool:
 
 
 def said_inside(folder: Path) -> str:
-    """What to give in place of a folder: a sentence."""
+    """Suggest, in a sentence, what to give instead of a folder."""
     names = data_inside(folder)
     if not names:
         return "The folder holds no store, and no file that can be converted: look for a slip."
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return f"Give one of what is in it: {listed(names[:SHOWN])}{more}."
+    return f"Give one of what is in it: {first_few(names)}."
 
 
 def refuse_convertible(path: str) -> None:
-    """Raise RequestError with the command to type, where the path leads to such data."""
-    if is_mixed(path):
+    """Raise RequestError for convertible data, with the command that converts them."""
+    kind, place = kind_of(path), Path(path.partition(INSIDE)[0])
+    if kind is None or is_mixed(path) or not place.exists():
         return
-    kind = kind_of(path)
-    if kind is None or not Path(path.partition(INSIDE)[0]).exists():
-        return
-    name = Path(path.partition(INSIDE)[0]).resolve()
+    name = place.resolve()
     stem = Path(name.stem if name.suffix in COMPRESSED else name).stem
     there = Path(f"{stem}.zarr").exists()
     command = ["kmufs-stream", "convert", path, *[free_name(f"{stem}.converted.zarr")] * there]
-    remedy = f"First type: {shlex.join(command)}"
+    hint = f"First type: {shlex.join(command)}"
     if there:
         made = f"If {stem}.zarr, which is here, was made of it, give that."
-        remedy = f"{made} Else first type: {shlex.join(command)}"
+        hint = f"{made} Else first type: {shlex.join(command)}"
     if kind in ("csv", "parquet"):
         columns = Text(
             "Columns of numbers that are no features: {index_column}, {coordinates}.",
             coordinates=Placeholder("NAME"),
         )
-        remedy = columns + " " + remedy
-    raise RequestError("not_zarr", f"{path} is not a Zarr store, but can be made into one.", remedy)
+        hint = columns + " " + hint
+    raise RequestError("not_zarr", f"{path} is not a Zarr store, but can be made into one.", hint)

@@ -1,9 +1,8 @@
-"""Classes of the samples, from a variable that lies along them."""
+"""Read the classes of the samples from a variable along them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,13 +16,13 @@ from kmufs_stream.storage.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
-RUNS, RUN_ROWS = 8, 4096  # looked at to see whether a coordinate holds classes
-FEW = 50  # values of one that does
+RUNS, RUN_ROWS = 8, 4096  # by which a coordinate is judged
+FEW = 50  # different values
 BESIDE = Text(" Variables beside the data are found where the table itself is given, as {data}.")
 
 
 def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
-    """Raise RequestError for classes that are among the features which the clusters are told by."""
+    """Raise RequestError if the classes are one of the features that were chosen."""
     if name in map(str, chosen):
         raise RequestError(
             "label_is_feature",
@@ -40,40 +39,36 @@ def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
 
 
 def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32], int]:
-    """The class of each sample as a number, and how many classes there are.
+    """Number the classes of the samples.
 
     Parameters
     ----------
-    name : a coordinate, or another variable beside the data, along the samples of one of the
-        matrices.
+    name : of a coordinate, or of another variable along the samples of one of the matrices.
 
-    Returns (n,) codes, -1 for samples without a class (NaN, NaT, None). Raises RequestError if
-    there is no such variable, or if its values are no classes.
+    Returns (n,) codes, -1 for samples without a class (NaN, NaT, None), and the number of classes.
+    Raises RequestError if there is no such variable, or if its values are no classes.
     """
     along: dict[str, xr.DataArray] = {}
     for matrix in matrices:
         along |= {c: v for c, v in along_samples(matrix).items() if c not in along}
+    source = " or ".join(dict.fromkeys(matrix.source for matrix in matrices))
     if name not in along:
-        raise RequestError(
-            "unknown_labels",
-            f"There is no variable {name!r} along the samples of "
-            f"{' or '.join(dict.fromkeys(matrix.source for matrix in matrices))}.",
-            (
-                Text(
-                    "It is a feature there, no coordinate of the samples: convert makes it "
-                    "one, with {coordinates}.",
-                    coordinates=name,
-                )
-                if any(_is_feature(matrix, name) for matrix in matrices)
-                else f"{did_you_mean(name, along)}Along the samples are: "
-                f"{listed(along)}." + ("" if len(matrices) > 1 else BESIDE)
-            ),
-        )
+        hint = f"{did_you_mean(name, along)}Along the samples are: {listed(along)}."
+        if len(matrices) == 1:
+            hint += BESIDE
+        if any(_is_feature(matrix, name) for matrix in matrices):
+            hint = Text(
+                "It is a feature there, no coordinate of the samples: convert makes it "
+                "one, with {coordinates}.",
+                coordinates=name,
+            )
+        message = f"There is no variable {name!r} along the samples of {source}."
+        raise RequestError("unknown_labels", message, hint)
     labels = along[name]
     codes = np.empty(labels.shape[0], np.int32)
     known: dict[object, int] = {}
     for a in range(0, len(codes), ROWS_AT_ONCE):
-        with coordinates_read(" or ".join(matrix.source for matrix in matrices)):
+        with coordinates_read(source):
             read = labels[a : a + ROWS_AT_ONCE].values
         piece, values = pd.factorize(read)
         numbers = [known.setdefault(value, len(known)) for value in values]
@@ -92,18 +87,16 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
 
 
 def likely_classes(matrix: Matrix, k: int) -> list[str]:
-    """Coordinates of the samples that look like their classes: text or integers of few values.
+    """Find coordinates of the samples that seem to hold classes: text or integers of few values.
 
-    Those of about k values first, of these text. Judged by some runs of rows, evenly spread: 2 to
-    50 values, each twice on average.
+    Judged by runs of rows, evenly spread, that hold 2 to 50 values, each twice on average. Those of
+    about k values come first, of these text.
     """
     n = matrix.shape[0]
     starts = np.unique(np.linspace(0, max(n - RUN_ROWS, 0), RUNS).astype(int))
     found: list[tuple[int, bool, str]] = []
-    for name, labels in along_samples(
-        replace(matrix, metadata=replace(matrix.metadata, beside=xr.Dataset()))
-    ).items():
-        if labels.dtype.kind not in "OTUSbiu":
+    for name, labels in along_samples(matrix).items():
+        if name in matrix.metadata.beside or labels.dtype.kind not in "OTUSbiu":
             continue
         with coordinates_read(matrix.source):
             seen = np.concatenate([labels[a : a + RUN_ROWS].values for a in starts.tolist()])
@@ -114,17 +107,12 @@ def likely_classes(matrix: Matrix, k: int) -> list[str]:
 
 
 def along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
-    """Coordinates of the samples, and the variables beside the data, decoded lazily."""
-    found = {
-        str(name): c
-        for name, c in (matrix.metadata.coords.coords | matrix.metadata.beside.coords).items()
-    }
+    """Return coordinates and other variables along the samples, decoded lazily."""
+    metadata = matrix.metadata
     return {
-        name: decoded(xr.Dataset({"labels": c.variable}))["labels"]
-        if matrix.metadata.encoded
-        else c
-        for name, c in found.items()
-        if c.dims == (matrix.metadata.sample_dim,)
+        str(name): decoded(xr.Dataset({"labels": c.variable}))["labels"] if metadata.encoded else c
+        for name, c in (metadata.coords.coords | metadata.beside.coords).items()
+        if c.dims == (metadata.sample_dim,)
     }
 
 

@@ -1,4 +1,4 @@
-"""Features of a table found by their labels, wherever they stand there."""
+"""Find the features of one table in another, by their names."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Matched = Literal["label", "position"]
 def find_features(
     wanted: NDArray[np.int64], theirs: Sequence[str] | None, count: int, matrix: Matrix, whose: str
 ) -> tuple[NDArray[np.int64], Matched]:
-    """The columns of ``matrix`` that the wanted features of another table are, and by what. O(p).
+    """Find the columns of ``matrix`` that hold features of another table. O(p).
 
     Parameters
     ----------
     wanted : (h,) int64, indices of features of the other table.
-    theirs : its labels, as text, or None.
-    count : its features.
-    whose : what the other table is called.
+    theirs : names of all its features, or None.
+    count : number of its features.
+    whose : what the other table is called in messages.
 
-    By position where either has no labels. A label that is spelt otherwise counts too, as that
-    of a place whose dimensions stand in another order. Raises RequestError for another number of
-    features without labels, else for labels that are missing or not unique.
+    Features are matched by name, also if it is spelt otherwise, as of a place whose dimensions are
+    in another order; by position if either table has no names. Raises RequestError for different
+    numbers of features without names, and for names that are missing or not unique.
     """
     ours = feature_texts(matrix)
     if theirs is None or ours is None:
@@ -66,7 +66,7 @@ def find_features(
 
 
 def refuse(code: str, labels: Sequence[str], what: str, matrix: Matrix) -> None:
-    """Name the first of the labels that ``matrix`` lacks or has too many, if there are any."""
+    """Raise RequestError about names of features, if there are any."""
     if not labels:
         return
     first = ", ".join(map(repr, labels[:NAMED])) + (", ..." if len(labels) > NAMED else "")
@@ -79,18 +79,16 @@ def refuse(code: str, labels: Sequence[str], what: str, matrix: Matrix) -> None:
 
 @dataclass(frozen=True)
 class ReorderedRows:
-    """Rows whose columns stand in another order."""
+    """Rows with their columns in another order."""
 
     rows: Rows
     order: NDArray[np.int64]
 
     def read(self, start: int, stop: int) -> Any:
-        """See Rows."""
         return self.rows.read(start, stop)[:, self.order]
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows; the source is asked in ascending order."""
         wanted = self.order[columns]
-        ascending = np.argsort(wanted)
+        ascending = np.argsort(wanted)  # as sources expect them
         taken = self.rows.take(start, stop, wanted[ascending])
         return taken[:, np.argsort(ascending)]

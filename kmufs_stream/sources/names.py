@@ -1,4 +1,4 @@
-"""Names of features and samples: found among coordinates, decoded, and shown."""
+"""Find names of features among coordinates, decode them, and show them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 
 def plain(value: Any) -> str | int | float | bool:
-    """A label as a plain JSON value: numbers stay numbers, times become ISO strings.
+    """Convert a name to a JSON value: numbers stay numbers, times become ISO strings.
 
-    Spans of time are told in the largest unit that fits. Numbers have as few digits as tell them
-    from all others of their dtype: 75.1 in float32, not what that is in float64; times no fraction
-    of a second where there is none.
+    Numbers get the fewest digits that identify them within their dtype: 75.1 in float32, not its
+    value in float64. Times get no empty fractions of a second, spans the largest unit that fits.
     """
     if isinstance(value, np.timedelta64 | timedelta):
         return _span(np.timedelta64(value))
@@ -36,13 +35,13 @@ def plain(value: Any) -> str | int | float | bool:
 
 
 def _span(value: np.timedelta64) -> str:
-    """A span of time in the largest unit that it is whole in, like ``6 hours``."""
+    """Spell a span of time in the largest unit of which it is a multiple, like ``6 hours``."""
     units = (value.astype(f"m8[{unit}]") for unit in ("D", "h", "m", "s", "ms", "us"))
     return str(next((span for span in units if span == value), value))
 
 
 def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
-    """The names of the features: their index coordinate, else their only textual coordinate."""
+    """Return the names of the features: their index, or else their only textual coordinate."""
     along = [name for name, c in frame.coords.items() if c.dims == (feature_dim,)]
     if feature_dim not in along:
         along = [name for name in along if frame[name].dtype.kind in "OUST"]
@@ -52,15 +51,15 @@ def feature_labels(frame: xr.Dataset, feature_dim: str) -> NDArray[Any] | None:
 
 
 def decoded_values(stored: xr.Variable) -> NDArray[Any]:
-    """A coordinate's values: times and packed numbers as what they stand for."""
+    """Return the values of a coordinate, with times and packed numbers decoded."""
     try:
         return np.asarray(xr.decode_cf(xr.Dataset({"labels": stored}))["labels"].values)
-    except ValueError:  # time units that nobody knows: the numbers then are the labels
+    except ValueError:  # unknown units of time: the numbers are the names
         return np.asarray(stored.values)
 
 
 def joined(names: Sequence[Any], rows: Iterable[Iterable[Any]], count: int) -> NDArray[Any]:
-    """Labels of stacked features: each dimension and the label there, like ``lat=75 lon=2.5``."""
+    """Return names of stacked features, like ``lat=75 lon=2.5``."""
     texts = (
         " ".join(f"{name}={_short(plain(x))}" for name, x in zip(names, levels, strict=True))
         for levels in rows

@@ -1,10 +1,10 @@
-"""Fewer samples, fewer features: conditions on coordinates, patterns on labels."""
+"""Keep some samples, by a condition on coordinates, and some features, by patterns of names."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -16,92 +16,83 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import KmufsError, Option, RequestError, Text, did_you_mean, listed
+from kmufs_stream.errors import (
+    KmufsError,
+    Option,
+    RequestError,
+    Text,
+    did_you_mean,
+    first_few,
+    listed,
+)
 from kmufs_stream.sources.condition import parsed
 from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.dimensions import COORDINATE_ROWS
-from kmufs_stream.sources.layout import Block, joined_rows
+from kmufs_stream.sources.layout import Block, dense, joined_rows
 from kmufs_stream.sources.matrix import Matrix, Rows
 from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.spelling import Spellings
 from kmufs_stream.storage.chunks import describe
 
 Patterns = str | Sequence[str] | None
-NAMED_AT_MOST = 5
 
 
 @dataclass(frozen=True)
 class SomeRows:
-    """The rows ``index``, ascending, of other rows; read in runs of whole chunks."""
+    """The rows ``index``, ascending, of other rows."""
 
     rows: Rows
     index: NDArray[np.int64]
     chunk_rows: int
 
     def read(self, start: int, stop: int) -> Block:
-        """See Rows."""
-        if start == stop:
-            return self.rows.read(0, 0)
-        return joined_rows([self.rows.read(a, b)[w] for a, b, w in self._runs(start, stop)])
+        return self._pick(self.rows.read, start, stop)
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """See Rows."""
-        if start == stop:
-            return self.rows.take(0, 0, columns)
-        return np.concatenate(
-            [self.rows.take(a, b, columns)[wanted] for a, b, wanted in self._runs(start, stop)]
-        )
+        return dense(self._pick(partial(self.rows.take, columns=columns), start, stop))
 
-    def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
-        """First row, end, and which rows between: about as many rows at a time as are asked for."""
+    def _pick(self, read: Callable[[int, int], Block], start: int, stop: int) -> Block:
+        """Read runs of whole chunks, of about as many rows as are wanted, and pick from each."""
+        if start == stop:
+            return read(0, 0)
         index = self.index[start:stop]
         run = max((stop - start) // self.chunk_rows, 1) * self.chunk_rows
-        cuts = np.flatnonzero(np.diff(index // run)) + 1
-        for part in np.split(index, cuts):
-            first = int(part[0])
-            yield first, int(part[-1]) + 1, part - first
+        parts = np.split(index, np.flatnonzero(np.diff(index // run)) + 1)
+        return joined_rows([read(part[0], part[-1] + 1)[part - part[0]] for part in parts])
 
 
 def keep_samples(matrix: Matrix, index: NDArray[np.int64]) -> Matrix:
-    """The matrix of the rows ``index``, ascending."""
-    n = matrix.shape[0]
-    if len(index) == n:
+    """Return the matrix of the rows ``index``, ascending."""
+    if len(index) == matrix.shape[0]:
         return matrix
-    some = {matrix.metadata.sample_dim: index}
-    sparsity = None if matrix.layout.sparsity is None else matrix.layout.sparsity.of_rows(index)
+    layout, metadata, provenance = matrix.layout, matrix.metadata, matrix.provenance
+    some = {metadata.sample_dim: index}
+    sparsity = None if layout.sparsity is None else layout.sparsity.of_rows(index)
     pointers = 0 if sparsity is None else sparsity.indptr.nbytes
+    held = layout.held_bytes + index.nbytes + pointers
     return replace(
         matrix,
-        rows=SomeRows(matrix.rows, index, matrix.layout.chunk_rows),
+        rows=SomeRows(matrix.rows, index, layout.chunk_rows),
         shape=(len(index), matrix.shape[1]),
-        layout=replace(
-            matrix.layout,
-            copied=True,
-            sparsity=sparsity,
-            held_bytes=matrix.layout.held_bytes + index.nbytes + pointers,
-        ),
+        layout=replace(layout, copied=True, sparsity=sparsity, held_bytes=held),
         metadata=replace(
-            matrix.metadata,
-            coords=matrix.metadata.coords.isel(some, missing_dims="ignore"),
-            beside=matrix.metadata.beside.isel(some, missing_dims="ignore"),
+            metadata,
+            coords=metadata.coords.isel(some, missing_dims="ignore"),
+            beside=metadata.beside.isel(some, missing_dims="ignore"),
         ),
-        provenance=replace(
-            matrix.provenance,
-            inventory=partial(_inventory, matrix.provenance.inventory, index),
-        ),
+        provenance=replace(provenance, inventory=partial(_inventory, provenance.inventory, index)),
     )
 
 
 def _inventory(of_all: Callable[[], list[str]], index: NDArray[np.int64]) -> list[str]:
-    """What identifies the stored data, and which of the rows are kept."""
     metadata, *chunks = of_all()
     return [describe([metadata, len(index), zlib.crc32(index.tobytes())]), *chunks]
 
 
 def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
-    """The matrix of the samples whose coordinates meet a condition.
+    """Return the matrix of the samples whose coordinates meet a condition.
 
-    Raises RequestError for conditions that make no sense, or that no sample meets.
+    Raises RequestError for an invalid condition, or one that no sample meets.
     """
     if not isinstance(condition, str):
         raise RequestError(
@@ -114,7 +105,7 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
 
 
 def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
-    """The rows whose coordinates meet a condition, ascending; coordinates are read in pieces."""
+    """Find the rows, ascending, whose coordinates meet a condition."""
     along = _along(matrix)
     kept = []
     try:
@@ -146,24 +137,23 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
 
 
 def _values(matrix: Matrix, name: str, start: int) -> NDArray[Any]:
-    """Those of a coordinate from one sample on, as they are compared."""
+    """Read COORDINATE_ROWS values of a coordinate, as they are compared."""
     with coordinates_read(matrix.source):
         stored = matrix.metadata.coords[name].variable[start : start + COORDINATE_ROWS].load()
     piece = xr.Dataset({"c": stored})
     try:
-        values: NDArray[Any] = (xr.decode_cf(piece) if matrix.metadata.encoded else piece)[
-            "c"
-        ].values
+        piece = xr.decode_cf(piece) if matrix.metadata.encoded else piece
     except ValueError as error:
         raise ValueError(f"the coordinate {name} cannot be read as times: {error}") from error
+    values: NDArray[Any] = piece["c"].values
     if values.dtype == object and hasattr(values[0], "calendar"):
-        # Times of other calendars, which pandas compares with no text.
+        # pandas compares times of other calendars with no text.
         return np.array([plain(value) for value in values], dtype=object)
     return values
 
 
 def unknown_names(matrix: Matrix, condition: str) -> list[str]:
-    """The names in a condition that no coordinate along the samples has."""
+    """Return the names in a condition that are not coordinates of the samples."""
     along = _along(matrix)
     try:
         names = parsed(condition, along).names.values()
@@ -178,16 +168,16 @@ def _along(matrix: Matrix) -> list[str]:
 
 
 def _misspelt(condition: str, along: list[str]) -> str:
-    """What the first unknown name outside of quotes may stand for."""
+    """Suggest a coordinate for the first unknown name outside quotes."""
     words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
     unknown = [word for word in words if word not in along and not iskeyword(word)]
     return did_you_mean(unknown[0], along) if unknown else ""
 
 
 def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matrix:
-    """The matrix of which only some features take part; all are still there, and counted.
+    """Return the matrix with only some features taking part; the others keep their places.
 
-    Raises RequestError for patterns that no label meets, and where no feature is left.
+    Raises RequestError for patterns that no name meets, or if no feature is left.
     """
     asked = np.ones(matrix.shape[1], bool)
     if features is not None:
@@ -206,10 +196,10 @@ def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matri
 
 
 def matching(matrix: Matrix, patterns: str | Sequence[str], parameter: str) -> NDArray[np.bool_]:
-    """(p,) whether a feature's label (its number, without labels) is met by one of the patterns.
+    """Return (p,) whether the name of a feature, or its number without names, meets a pattern.
 
-    A pattern is a label, a shell pattern, or ``@FILE`` with a label on each line; where none is met
-    as it stands, it may be spelt otherwise. Raises RequestError for those that meet nothing.
+    A pattern is a name, a shell pattern, or ``@FILE`` with a name on each line. If no name meets it
+    literally, other spellings are tried. Raises RequestError for patterns that meet nothing.
     """
     labels = matrix.labels
     texts = [str(i if labels is None else plain(labels[i])) for i in range(matrix.shape[1])]
@@ -232,22 +222,24 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], parameter: str) -> N
             if not found:
                 lost.append(label)
     if lost:
-        message, remedy = _unknown(lost, list(places), parameter)
         whole = None if spellings is None else spellings.completed(lost[0])
-        if whole is not None:
-            remedy = f"For all of these, write {whole!r}."
-        raise RequestError("unknown_features", message, remedy)
+        raise _unknown(lost, list(places), parameter, whole)
     return met
 
 
-def _unknown(lost: list[str], labels: list[str], parameter: str) -> tuple[str, str]:
-    """Message and remedy for labels and patterns that meet no feature."""
-    named = ", ".join(map(repr, lost[:NAMED_AT_MOST]))
-    more = f" and {len(lost) - NAMED_AT_MOST} more" if len(lost) > NAMED_AT_MOST else ""
-    remedy = f"{did_you_mean(lost[0], labels)}Labels are like {', '.join(map(repr, labels[:3]))}."
-    if Path(lost[0]).is_file():
-        remedy = f"To take labels from that file, write @{lost[0]}."
-    return Text("{}: no feature is called {}{}.", Option(parameter), named, more), remedy
+def _unknown(lost: list[str], labels: list[str], parameter: str, whole: str | None) -> RequestError:
+    """The error for patterns that meet no feature; ``whole`` is one to use instead."""
+    hint = f"{did_you_mean(lost[0], labels)}Labels are like {', '.join(map(repr, labels[:3]))}."
+    if whole is not None:
+        hint = f"For all of these, write {whole!r}."
+    elif Path(lost[0]).is_file():
+        hint = f"To take labels from that file, write @{lost[0]}."
+    names = first_few(map(repr, lost))
+    return RequestError(
+        "unknown_features",
+        Text("{}: no feature is called {}.", Option(parameter), names),
+        hint,
+    )
 
 
 def _lines(path: str, parameter: str) -> list[str]:

@@ -1,12 +1,15 @@
-"""Names of features spelt otherwise: parts in another order, other digits, other units of time."""
+"""Compare names of features whatever the order of their parts, the digits or the units of time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-PARTS = re.compile(r"\s+(?=[^\s=]+=)")  # between those of "lat=75 lon=202.5"
+import numpy as np
+from numpy.typing import NDArray
+
+PARTS = re.compile(r"\s+(?=[^\s=]+=)")  # the spaces of "lat=75 lon=202.5"
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?)?")
 SPAN = re.compile(r"(-?\d+) ?([a-z]+?)s?")
 NANOSECONDS = {
@@ -21,43 +24,41 @@ NANOSECONDS = {
 
 
 class Spellings:
-    """The features of a table by names that mean the same.
+    """Finds the features of a table by names that mean the same.
 
     Parameters
     ----------
-    names : of the features, in their order.
-    dim : the dimension that they lie along, which people may put before a name: ``time=...``.
+    names : (p,) of the features.
+    dim : dimension of the features, which may stand before a name: ``time=...``.
     """
 
-    def __init__(self, names: Iterable[str], dim: str) -> None:
+    def __init__(self, names: Sequence[str] | NDArray[np.object_], dim: str) -> None:
         self._dim = dim
+        self._dims = [dim for dim, _ in _parts(names[0])] if len(names) else []
         self._places: dict[str, dict[str, list[int]]] = {}
         for i, name in enumerate(names):
             self._places.setdefault(self._plain(name), {}).setdefault(name, []).append(i)
 
     def of(self, name: str) -> list[int]:
-        """The features whose name is this one, spelt otherwise; none where several names are."""
+        """Return the features of a name, however spelt; none if it may mean several names."""
         alike = self._places.get(self._plain(name), {})
         return next(iter(alike.values())) if len(alike) == 1 else []
 
     def meeting(self, pattern: str) -> list[int]:
-        """The features whose name, however spelt, a shell pattern meets; ascending."""
+        """Return the features whose names, however spelt, meet a shell pattern; ascending."""
         pattern = self._plain(pattern)
         met = [alike for plain, alike in self._places.items() if fnmatchcase(plain, pattern)]
         return sorted(i for alike in met for places in alike.values() for i in places)
 
     def completed(self, name: str) -> str | None:
-        """The pattern that all features meet of which a name tells some parts; None for none.
+        """Complete some parts of a name to a pattern: ``lat=75`` to ``lat=75 lon=*``.
 
-        ``lat=75`` becomes ``lat=75 lon=*``, in the order of the names here.
+        None if no feature meets it.
         """
         given = dict(_parts(name))
-        for alike in self._places.values():
-            dims = [dim for dim, _ in _parts(next(iter(alike)))]
-            pattern = " ".join(f"{dim}={given.get(dim, '*')}" for dim in dims)
-            some = given and given.keys() < set(dims)
-            return pattern if some and self.meeting(pattern) else None
-        return None
+        pattern = " ".join(f"{dim}={given.get(dim, '*')}" for dim in self._dims)
+        some = given and given.keys() < {*self._dims}
+        return pattern if some and self.meeting(pattern) else None
 
     def _plain(self, name: str) -> str:
         parts = _parts(name)
@@ -67,7 +68,7 @@ class Spellings:
 
 
 def _parts(name: str) -> list[tuple[str, str]]:
-    """The dimensions that a name tells, and the labels there; none of other text."""
+    """Split a name like ``lat=75 lon=2.5``; other text has no parts."""
     parts = [part.partition("=") for part in PARTS.split(name.strip())]
     return (
         [(dim, value) for dim, _, value in parts] if all(equals for _, equals, _ in parts) else []
@@ -75,7 +76,7 @@ def _parts(name: str) -> list[tuple[str, str]]:
 
 
 def _value(text: str) -> str:
-    """A number, a time or a span of time as all alike are told; other text as it is."""
+    """Spell a number, a time or a span of time in one way; other text is kept."""
     time = TIME.fullmatch(text)
     if time is not None:  # of whatever calendar
         day, hour, minute, second, part = time.groups("00")
