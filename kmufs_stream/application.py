@@ -18,6 +18,7 @@ from kmufs_stream.factors.planning import table_of
 from kmufs_stream.factors.reopening import open_like
 from kmufs_stream.results.reading import open_selection
 from kmufs_stream.results.writing import subset_frame, write_result
+from kmufs_stream.sources.labels import likely_classes
 from kmufs_stream.sources.matching import Matched, ReorderedRows, find_features
 from kmufs_stream.sources.names import plain
 from kmufs_stream.storage.output import check_output
@@ -66,6 +67,12 @@ class Application:
             f"<Application: {len(self.columns)} features of {self.samples:,} samples, found by "
             f"{self.matched}, in {name_of(self.output)}>"
         )
+
+    @property
+    def likely_classes(self) -> list[str]:
+        """Coordinates of the samples that look like their classes, the likeliest first."""
+        stored = open_selection(self.output)
+        return [] if stored.matrix is None else likely_classes(stored.matrix, stored.k)
 
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types; the keys are listed in docs/output.md."""

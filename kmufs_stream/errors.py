@@ -53,6 +53,7 @@ class Option:
 
     @property
     def names(self) -> list[str]:
+        """Names of the parameters."""
         return [*self.values] if self.name is None else [self.name]
 
 

@@ -28,7 +28,12 @@ from kmufs_stream.results.measures import (
 )
 from kmufs_stream.results.reading import open_selection
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.labels import along_samples, class_codes, refuse_feature
+from kmufs_stream.sources.labels import (
+    along_samples,
+    class_codes,
+    likely_classes,
+    refuse_feature,
+)
 from kmufs_stream.sources.layout import dense
 from kmufs_stream.sources.matrix import densified
 from kmufs_stream.sources.names import plain
@@ -109,6 +114,9 @@ class Evaluation:
         The cost on all features, where ``data`` were given.
     described_by : tuple of str
         Coordinates of the samples, any of which may hold their classes.
+    likely_classes : tuple of str
+        Those of the selection that look like classes, the likeliest first; not looked for where
+        ``labels`` are given.
     seconds : float
         Wall-clock seconds.
     predicted_peak : int
@@ -138,6 +146,7 @@ class Evaluation:
     predicted_peak: int
     concessions: tuple[str, ...]
     described_by: tuple[str, ...]
+    likely_classes: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"<Evaluation: K-means with k = {self.k} on {len(self.selected)} features>"
@@ -326,6 +335,9 @@ def evaluate(
         predicted_peak=max(plan.peak for plan in plans),
         concessions=tuple(dict.fromkeys(c for plan in plans for c in plan.concessions)),
         described_by=tuple(dict.fromkeys(name for m in looked_at for name in along_samples(m))),
+        likely_classes=tuple(likely_classes(chosen.matrix, chosen.k))
+        if labels is None and chosen.matrix is not None
+        else (),
     )
 
 

@@ -103,7 +103,9 @@ class Noticed:
 
 
 Event = Planned | Started | Advanced | Noticed
+"""What a run tells as it goes on."""
 Progress = Callable[[Event], None]
+"""A function that is called with each event, in the thread that called the library."""
 
 
 class _Silent:

@@ -12,9 +12,13 @@ from kmufs_stream.errors import Option, RequestError, Text, unknown_value
 from kmufs_stream.events import SILENT, Progress
 
 SolverName = Literal["admm", "consensus", "css", "exact", "joint"]
+"""Solvers; see :func:`kmufs_stream.select`."""
 MethodName = Literal["auto", "gram", "lanczos", "tsqr"]
+"""Ways to compute a factor; see :func:`kmufs_stream.decompose`."""
 PrecisionName = Literal["auto", "float32", "float64"]
+"""Precisions of block products; see :func:`kmufs_stream.decompose`."""
 MissingPolicy = Literal["raise", "drop-features", "drop-samples", "mean"]
+"""What becomes of missing values; see :class:`kmufs_stream.Screening`."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,14 @@ from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.noise import beyond_noise
 from kmufs_stream.factors.planning import plan_for
 from kmufs_stream.factors.reopening import Inputs, open_inputs
-from kmufs_stream.factors.solving import SOLVERS, check_solver, long_run_note, solve, solving_stage
+from kmufs_stream.factors.solving import (
+    SOLVERS,
+    check_solver,
+    long_run_note,
+    size_note,
+    solve,
+    solving_stage,
+)
 from kmufs_stream.factors.structure import correlation_of
 from kmufs_stream.options import (
     AdmmOptions,
@@ -215,7 +222,11 @@ def _plan(inputs: Inputs, question: Question, spec: Spec, *, copies: bool) -> Pl
         precision=spec.precision,
     )
     screening = question.screening or Screening()
-    return plan_for(matrix, question.k, request, question.lanczos, screening, inputs.factor)
+    plan = plan_for(matrix, question.k, request, question.lanczos, screening, inputs.factor)
+    usable = matrix.width if inputs.factor is None else len(inputs.factor.components)
+    takes_long = long_run_note([question.solver], usable, [h], question.options.max_iter)
+    notes = size_note(question.k, h), takes_long
+    return replace(plan, notes=tuple(note for note in notes if note is not None))
 
 
 def _outputs(

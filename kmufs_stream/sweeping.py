@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -35,11 +36,12 @@ from kmufs_stream.options import (
     SolverName,
 )
 from kmufs_stream.results.measures import mean_correlation
-from kmufs_stream.results.trials import Sweep, Trial
+from kmufs_stream.results.trials import Sweep, Trial, write_csv
 from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores
-from kmufs_stream.sources import open_matrix
+from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.written import is_factor
+from kmufs_stream.storage.output import check_file
 from kmufs_stream.storage.places import place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.system import blas
@@ -60,6 +62,8 @@ def sweep(
     memory: str | int | None = None,
     threads: int | None = None,
     precision: PrecisionName = "auto",
+    csv: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Sweep:
@@ -80,6 +84,10 @@ def sweep(
         Parameters of the ADMM.
     method, lanczos, screening, memory, threads, precision, storage_options
         See :func:`kmufs_stream.decompose`; for a stored factor only the last matters.
+    csv : path, optional
+        File to write the table of all trials to.
+    overwrite : bool, default False
+        Replace that file if it exists.
     progress : callable, optional
         Called with each event; see :func:`kmufs_stream.select`.
 
@@ -93,7 +101,7 @@ def sweep(
     RequestError
         The request cannot be met.
     BrokenError
-        A chunk is missing or cannot be read.
+        A chunk is missing or cannot be read, or writing failed.
     """
     began = time.perf_counter()
     solvers = [solvers] if isinstance(solvers, str) else solvers
@@ -103,10 +111,14 @@ def sweep(
             raise RequestError("bad_option", f"No {name} is given.", "Give one or more.")
     for solver in solvers:
         check_solver(solver)
+    inputs = data.inputs if isinstance(data, Matrix) else []
     if isinstance(data, str | os.PathLike | UPath | Store):
         data = place_of(data, storage_options)
+        inputs = [data]
         if is_factor(data):
             data = load_factor(data)
+    if csv is not None:
+        check_file(Path(csv), "csv", inputs, overwrite=overwrite)
     passes = 0
     if isinstance(data, Factor):
         factor = data
@@ -165,7 +177,7 @@ def sweep(
     curves: dict[tuple[int, str], list[Trial]] = {}
     for trial in trials:
         curves.setdefault((trial.k, trial.solver), []).append(trial)
-    return Sweep(
+    swept = Sweep(
         trials=trials,
         suggested_k=suggestion,
         suggested_h={
@@ -176,6 +188,9 @@ def sweep(
         passes=passes,
         seconds=time.perf_counter() - began,
     )
+    if csv is not None:
+        write_csv(swept, csv, overwrite=overwrite)
+    return swept
 
 
 def _numbers(name: str, given: int | Sequence[int] | None) -> list[int] | None:

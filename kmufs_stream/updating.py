@@ -262,10 +262,8 @@ def _fixed_by_factor() -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        remedy = (
-            f"A factor keeps its options; to change them decompose all rows anew. {error.remedy}"
-        )
-        raise RequestError(error.code, error.message, remedy) from error
+        keeps = Text("A factor keeps its options; to change them decompose all rows anew. ")
+        raise RequestError(error.code, error.message, keeps + error.remedy) from error
 
 
 def _plan(factor: Factor, matrix: Matrix, memory: str | int | None, threads: int | None) -> Plan:

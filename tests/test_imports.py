@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import kmufs_stream
+
 ROOT = Path(__file__).parents[1]
 FILES = {
     ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): path
@@ -32,6 +34,14 @@ ROOMS = [
     "formats",
 ]
 """From the bottom up: a room imports what stands before it. The public functions import any."""
+INNER = {
+    "errors.counted",  # words that messages and the screen share
+    "errors.did_you_mean",
+    "storage.places.free_name",
+    "storage.provenance.described",
+    "system.allocator.share_one_heap",  # before anything takes memory
+}
+"""What the command line takes from inside the library."""
 BLIND = {"solvers": {"system", "solvers"}}
 """Solvers see arrays, never a store."""
 
@@ -75,6 +85,19 @@ def test_a_room_imports_the_rooms_below(room: str) -> None:
 @pytest.mark.parametrize("module", sorted(GROUND))
 def test_the_ground_imports_the_ground(module: str) -> None:
     assert {room_of(name) for name in IMPORTS[f"kmufs_stream.{module}"]} <= GROUND
+
+
+def test_the_command_line_calls_the_public_package() -> None:
+    taken = {
+        f"{node.module}.{name.name}"
+        for module, path in FILES.items()
+        if module.startswith("kmufs_stream_cli")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "kmufs_stream"
+        for name in node.names
+    }
+    public = {f"kmufs_stream.{name}" for name in kmufs_stream.__all__}
+    assert {name.removeprefix("kmufs_stream.") for name in taken - public} == INNER
 
 
 def test_the_library_knows_nothing_of_the_command_line() -> None:

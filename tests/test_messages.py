@@ -30,8 +30,6 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.errors import HOMES, Option, Placeholder, Text
-from kmufs_stream.results.trials import write_csv
-from kmufs_stream.streaming.cluster import connected
 from kmufs_stream_cli.app import program
 from kmufs_stream_cli.wording import OPTIONS, as_typed
 
@@ -71,7 +69,7 @@ def texts_in(node: ast.AST) -> Iterator[tuple[int, str]]:
 def parameters() -> set[str]:
     """Of what the library offers."""
     offered = [getattr(kmufs_stream, name) for name in kmufs_stream.__all__]
-    taken = [thing for thing in [*offered, connected, write_csv] if callable(thing)]
+    taken = [thing for thing in offered if inspect.isclass(thing) or inspect.isfunction(thing)]
     return {name for thing in taken for name in inspect.signature(thing).parameters}
 
 

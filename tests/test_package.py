@@ -37,6 +37,8 @@ HEAVY = {
     "xarray",
     "zarr",
 }
+LIBRARY = Path(kmufs_stream.__file__).parent
+ALIASES = {"Event", "MethodName", "MissingPolicy", "PrecisionName", "Progress", "SolverName"}
 FOR_DEVELOPERS = {"all", "bench", "dev", "test"}
 
 
@@ -55,10 +57,14 @@ def distribution() -> importlib.metadata.Distribution:
 @pytest.mark.parametrize("name", kmufs_stream.__all__)
 def test_every_public_name_is_there_and_explained(name: str) -> None:
     thing = getattr(kmufs_stream, name)
+    assert name in dir(kmufs_stream)
     if name == "__version__":
         return
+    if name in ALIASES:
+        homes = "".join((LIBRARY / f"{home}.py").read_text() for home in ("events", "options"))
+        assert re.search(rf'^{name} = .+\n""".+"""$', homes, re.M)
+        return
     assert inspect.getdoc(thing)
-    assert name in dir(kmufs_stream)
     methods = vars(thing).items() if inspect.isclass(thing) else ()
     for attribute, value in methods:
         if not attribute.startswith("_") and (
@@ -81,13 +87,14 @@ def sections(thing: object) -> dict[str, dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(set(kmufs_stream.__all__) - {"__version__"}))
+@pytest.mark.parametrize("name", sorted(set(kmufs_stream.__all__) - ALIASES - {"__version__"}))
 def test_docstrings_say_what_each_parameter_is(name: str) -> None:
     thing = getattr(kmufs_stream, name)
     said = sections(thing)
     if inspect.isfunction(thing):
-        assert said["Parameters"].keys() == inspect.signature(thing).parameters.keys()
-        assert "RequestError" in said["Raises"]
+        taken = inspect.signature(thing).parameters.keys()
+        assert said.get("Parameters", {}).keys() == taken
+        assert "RequestError" in said.get("Raises", {}) or not taken
         assert "Returns" in said or inspect.signature(thing).return_annotation == "None"
     elif dataclasses.is_dataclass(thing):
         explained = said.get("Attributes", {}) | said.get("Parameters", {})

@@ -17,11 +17,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream import RequestError, __version__
 from kmufs_stream.system.allocator import share_one_heap
-from kmufs_stream.version import __version__
 from kmufs_stream_cli import interrupt
 from kmufs_stream_cli.failure import explain, tell
+from kmufs_stream_cli.groups import ungrouped
 from kmufs_stream_cli.help import Command, examples, write_parameters, write_section
 from kmufs_stream_cli.typed import NAME, remember
 
@@ -89,7 +89,7 @@ class Commands(TyperGroup):
             return None
         alone = typer.Typer(add_completion=False, **SHARED)
         shown = examples([f"{NAME} {words}" for words in COMMANDS[cmd_name]])
-        alone.command(cmd_name, cls=Command, epilog=shown)(_function(cmd_name))
+        alone.command(cmd_name, cls=Command, epilog=shown)(ungrouped(_function(cmd_name)))
         return typer.main.get_command(alone)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

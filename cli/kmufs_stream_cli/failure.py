@@ -12,7 +12,8 @@ from pathlib import Path
 
 import typer
 
-from kmufs_stream.errors import KmufsError, did_you_mean
+from kmufs_stream import KmufsError
+from kmufs_stream.errors import did_you_mean
 from kmufs_stream_cli.interrupt import Interrupted
 from kmufs_stream_cli.typed import shell_line
 from kmufs_stream_cli.wording import ARGUMENTS, as_typed

@@ -1,102 +1,105 @@
-"""The live display of a run on a terminal: stages that are over, the one under way, resources."""
+"""The live display of a run on a terminal: stages, the one under way in detail, resources."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task
+from rich.progress import Progress as Display
+from rich.table import Column
 from rich.text import Text
 
-from kmufs_stream.events import Event, Noticed, Progress
+from kmufs_stream import Event, Noticed, Progress, Started
 from kmufs_stream_cli.show import escaped
-from kmufs_stream_cli.tally import Standing, Tally, duration, left_of
+from kmufs_stream_cli.stages import Run, Stage, duration
 from kmufs_stream_cli.wording import as_typed
 
 HERTZ = 4  # more would cost the blocks' threads time
 OVER = 4  # stages that stay in sight
-LONGEST_BAR, SHORTEST_BAR = 40, 8
-INDENT = "  "
+BAR = 30  # columns
+
+
+def terminal() -> Console | None:
+    """The terminal that stderr is, if it can move its cursor."""
+    console = Console(stderr=True)
+    return None if console.is_dumb_terminal else console
 
 
 @contextlib.contextmanager
-def live(console: Console, tally: Tally) -> Iterator[Progress]:
+def live(console: Console, run: Run) -> Iterator[Progress]:
     """Show what is told until the block is left, however that happens; then take it away."""
-    view = View(tally)
-    display = Live(
-        view, console=console, refresh_per_second=HERTZ, transient=True, redirect_stdout=False
-    )
-
-    def progress(event: Event) -> None:
-        if isinstance(event, Noticed):
-            text = escaped(as_typed(event.text))
-            display.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
-        view.take(event)
-
+    display = Stages(console, run)
     try:
         with display:
-            yield progress
+            yield display.take
     finally:
         console.show_cursor(True)  # should the display itself have been cut off
 
 
-class View:
-    """What the terminal shows now, in as many columns as it has."""
+class Words(ProgressColumn):
+    """A column of words about a stage."""
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-        self._over: deque[Standing] = deque(maxlen=OVER)
-        self._spinners = {False: Spinner("dots"), True: Spinner("line")}
+    def __init__(self, words: Callable[[Stage], str], style: str = "") -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
+        self._words, self._style = words, style
+
+    def render(self, task: Task) -> Text:
+        return Text(self._words(task.fields["stage"]), self._style)
+
+
+class Stages(Display):
+    """The stages that are over, a line each; the one under way; resources."""
+
+    def __init__(self, console: Console, run: Run) -> None:
+        ascii_only = console.options.ascii_only
+        self._run, self._dot = run, " - " if ascii_only else " · "
+        self._over: deque[Text] = deque(maxlen=OVER)
+        super().__init__(
+            SpinnerColumn("line" if ascii_only else "dots"),
+            Words(lambda stage: stage.title, "bold"),
+            BarColumn(BAR),
+            Words(_left),
+            console=console,
+            refresh_per_second=HERTZ,
+            transient=True,
+            redirect_stdout=False,
+        )
 
     def take(self, event: Event) -> None:
-        """Go on to the stage that an event begins, if it does."""
-        ended = self._tally(event)
-        if ended is not None and ended.amount:
-            self._over.append(ended)
+        """Show an event."""
+        if isinstance(event, Noticed):
+            text = escaped(as_typed(event.text))
+            self.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+        with self._lock:
+            ended = self._run.take(event)
+            if ended is not None:
+                self.remove_task(self.task_ids[0])
+                if ended.amount:
+                    parts = [ended.title, duration(ended.seconds), ended.amount, *ended.rates]
+                    self._over.append(self._line(parts, "dim"))
+            if isinstance(event, Started):
+                self.add_task("", total=event.total or None, stage=self._run.stage)
+            elif (stage := self._run.stage) is not None:
+                self.update(self.task_ids[0], completed=stage.done)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        now = self._tally.standing()
-        if now is None:
-            return
-        width, ascii_only = options.max_width, options.ascii_only
-        dot = " - " if ascii_only else " · "
-        for stage in list(self._over):
-            parts = [stage.title, duration(stage.seconds), stage.amount, stage.rate, stage.limit]
-            yield _line(parts, width, dot, "dim")
-        yield self._under_way(now, console, width, ascii_only)
-        if now.amount or now.figures:
-            yield _line([now.amount, *now.figures, now.rate, now.limit], width, dot, "")
-        for parts in self._tally.resources():
-            yield _line(parts, width, dot, "dim")
+    def get_renderables(self) -> Iterable[RenderableType]:
+        with self._lock, self._run.lock:
+            yield from self._over
+            yield self.make_tasks_table(self.tasks)
+            stage = self._run.stage
+            if stage is not None and (stage.amount or stage.figures):
+                yield self._line([stage.amount, *stage.figures, *stage.rates], "")
+            for parts in self._run.resources():
+                yield self._line(parts, "dim")
 
-    def _under_way(
-        self, now: Standing, console: Console, width: int, ascii_only: bool
-    ) -> Table | Text:
-        turning = self._spinners[ascii_only].render(console.get_time())
-        line = Text.assemble(str(turning), " ", (now.title, "bold"))
-        if now.share is None:
-            return line
-        left = left_of(now)
-        ending = f"{now.share:4.0%}" + (f", {left}" if left else "")
-        room = width - line.cell_len - len(ending) - 4
-        if room < SHORTEST_BAR:
-            return Text.assemble(line, " ", ending, no_wrap=True, overflow="ellipsis")
-        row = Table.grid(padding=(0, 2, 0, 0))
-        bar = ProgressBar(1.0, now.share, width=min(room, LONGEST_BAR), complete_style="cyan")
-        row.add_row(line, bar, ending)
-        return row
+    def _line(self, parts: Iterable[str], style: str) -> Text:
+        text = "  " + self._dot.join(filter(None, parts))
+        return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-def _line(parts: Sequence[str], width: int, dot: str, style: str) -> Text:
-    """The first of the parts, and what fits of the others; never more than a line."""
-    parts = [part for part in parts if part]
-    text = INDENT + parts[0]
-    for part in parts[1:]:
-        if len(text) + len(dot) + len(part) <= width:
-            text += dot + part
-    return Text(text, style, no_wrap=True, overflow="ellipsis", end="\n")
+def _left(stage: Stage) -> str:
+    share = "" if stage.share is None else f"{stage.share:.0%}"
+    return ", ".join(filter(None, [share, stage.left]))

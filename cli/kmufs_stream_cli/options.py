@@ -1,52 +1,45 @@
-"""The options that commands share, each said once."""
+"""Options that several commands take: each is declared once, in a group that is a dataclass."""
+
+# ruff: noqa: RUF009 (what sections return are dataclass fields)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, get_args
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from kmufs_stream import options as choices
-from kmufs_stream.options import MethodName, MissingPolicy, PrecisionName
-from kmufs_stream_cli.outputs import lasting
+from kmufs_stream import MethodName, MissingPolicy, PrecisionName, RequestError, SolverName
+from kmufs_stream_cli.groups import Group, section
+from kmufs_stream_cli.storage_options import parsed
 
-STORE = "What the data are"
-PART = "What takes part"
-RESOURCES = "Resources"
-OUTPUT = "Output"
-FACTOR = "Factor"
-SOLVER = "Solver"
+if TYPE_CHECKING:
+    from kmufs_stream import AdmmOptions, LanczosOptions, Matrix, Progress, Screening
 
-# The library checks names, and says which may have been meant: parser=str.
-MISSING = get_args(MissingPolicy)
-PRECISIONS = get_args(PrecisionName)
-METHODS = get_args(MethodName)
-SOLVERS = get_args(choices.SolverName)
-TOL, MAX_PASSES = 1e-4, 12
-USUAL: dict[str, Any] = {
-    "solver": "admm",
-    "method": "auto",
-    "tol": TOL,
-    "max_passes": MAX_PASSES,
-    "seed": 0,
-    "precision": "auto",
-}
+OUTPUT, RESOURCES, SOLVER = "Output", "Resources", "Solver"
+SOLVERS = get_args(SolverName)
 
 
-def completed(names: Sequence[str]) -> Callable[[str], list[str]]:
-    """For the shell: the names that a word, or what follows its last comma, may become."""
+def lasting(place: str | None) -> str | None:
+    """Refuse an output in memory, which would end with this process."""
+    if place is not None and "memory" in place.rpartition("://")[0].split("::"):
+        raise RequestError(
+            "not_lasting",
+            "memory:// is memory of this process: what is written there is gone when it ends.",
+            "Give a path, or an address like s3://bucket/name.zarr.",
+        )
+    return place
 
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [before + comma + name for name in names if name.startswith(last)]
 
-    return complete
+def output(help: str, name: str = "--out") -> Any:
+    """Declare an option for a store to write."""
+    return typer.Option(name, metavar="PATH", callback=lasting, help=help, rich_help_panel=OUTPUT)
 
 
-def unusual(**given: Any) -> dict[str, Any]:
-    """Of options those that differ from their defaults, to be typed again."""
-    return {name: value for name, value in given.items() if value != USUAL.get(name)}
+def output_argument(help: str) -> Any:
+    """Declare a second argument for a store to write."""
+    return typer.Argument(metavar="OUT", callback=lasting, help=help)
 
 
 Data = Annotated[
@@ -57,314 +50,8 @@ Data = Annotated[
         "group or dataset; AnnData in Zarr or .h5ad.",
     ),
 ]
-K = Annotated[int, typer.Option("--k", help="Number of clusters; sweep --suggest-k tells of one.")]
+K = Annotated[int, typer.Option("--k", help="Number of clusters; sweep --suggest-k proposes one.")]
 H = Annotated[int, typer.Option("--h", help="Number of features to choose.")]
-
-Variable = Annotated[
-    str | None,
-    typer.Option(
-        "--variable",
-        metavar="NAME",
-        help="The variable that is the table; needed where the store holds several.",
-        rich_help_panel=STORE,
-    ),
-]
-Group = Annotated[
-    str | None,
-    typer.Option(
-        "--group", metavar="PATH", help="Group of the store to look in.", rich_help_panel=STORE
-    ),
-]
-SampleDims = Annotated[
-    str | None,
-    typer.Option(
-        "--sample-dims",
-        metavar="NAME,...",
-        help="Dimensions that hold the samples, such as time; stacked where several. Of two "
-        "dimensions the first by default.",
-        rich_help_panel=STORE,
-    ),
-]
-FeatureDims = Annotated[
-    str | None,
-    typer.Option(
-        "--feature-dims",
-        metavar="NAME,...",
-        help="Dimensions that hold the features; those not in --sample-dims by default.",
-        rich_help_panel=STORE,
-    ),
-]
-FeaturesFromVariables = Annotated[
-    bool,
-    typer.Option(
-        "--features-from-variables",
-        help="Every variable of the dataset, along the same dimensions, is a feature.",
-        rich_help_panel=STORE,
-    ),
-]
-Layer = Annotated[
-    str | None,
-    typer.Option(
-        "--layer",
-        metavar="NAME",
-        help="AnnData: a layer, instead of X.",
-        rich_help_panel=STORE,
-    ),
-]
-Raw = Annotated[
-    bool,
-    typer.Option("--raw", help="AnnData: the X of raw, instead of X.", rich_help_panel=STORE),
-]
-FeatureLabels = Annotated[
-    str | None,
-    typer.Option(
-        "--feature-labels",
-        metavar="NAME",
-        help="Coordinate, or column of an AnnData's var, that names the features.",
-        rich_help_panel=STORE,
-    ),
-]
-Transform = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--transform",
-        metavar="log1p|normalise-rows[:TOTAL]",
-        help="Applied to values as they are read: log(1 + x), or each row scaled to sum to TOTAL "
-        "(10000). Give it again for several, in the order of application.",
-        rich_help_panel=STORE,
-    ),
-]
-FillMissingChunks = Annotated[
-    bool,
-    typer.Option(
-        "--fill-missing-chunks",
-        help="Take chunks that the store does not hold for its fill value, instead of failing.",
-        rich_help_panel=STORE,
-    ),
-]
-
-Retries = Annotated[
-    int,
-    typer.Option(
-        "--retries",
-        metavar="N",
-        help="How often a chunk whose reading fails is asked for again.",
-        rich_help_panel=STORE,
-    ),
-]
-
-StorageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="Of fsspec, for every address (s3://...) here, like endpoint_url=https://...; may be "
-        "repeated. Credentials are taken from the environment.",
-        rich_help_panel=STORE,
-    ),
-]
-
-Features = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--features",
-        metavar="PATTERN",
-        help="Only features whose label meets it, like 'MT-*', or is a line of @FILE; may be "
-        "repeated.",
-        rich_help_panel=PART,
-    ),
-]
-ExcludeFeatures = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude-features",
-        metavar="PATTERN",
-        help="No features whose label meets it; may be repeated.",
-        rich_help_panel=PART,
-    ),
-]
-Where = Annotated[
-    str | None,
-    typer.Option(
-        "--where",
-        metavar="CONDITION",
-        help="Only samples whose coordinates meet it, like \"batch == 'b1' and depth > 10\".",
-        rich_help_panel=PART,
-    ),
-]
-Missing = Annotated[
-    MissingPolicy,
-    typer.Option(
-        "--missing",
-        parser=str,
-        metavar="|".join(MISSING),
-        autocompletion=completed(MISSING),
-        help="What to do about missing values (NaN): refuse them, leave out the features or the "
-        "samples that have any, or let the feature's mean stand in. Features without any value are "
-        "left out anyway.",
-        rich_help_panel=PART,
-    ),
-]
-MinStd = Annotated[
-    float,
-    typer.Option(
-        "--min-std",
-        help="Leave out features of a smaller standard deviation, in the unit of their values.",
-        rich_help_panel=PART,
-    ),
-]
-MinNonzero = Annotated[
-    float,
-    typer.Option(
-        "--min-nonzero",
-        metavar="FRACTION",
-        help="Leave out features that are not 0 in fewer than this share of the samples, 0 to 1.",
-        rich_help_panel=PART,
-    ),
-]
-
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        metavar="ADDRESS|FILE",
-        help="Dask scheduler whose workers read: tcp://host:8786, or its scheduler file.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        help="Start N processes here that read; --memory is shared out among all.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-Checkpoint = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint",
-        metavar="PATH",
-        callback=lasting,
-        help="Keep what has been read there until the run has ended; OUT.checkpoint by default "
-        "where more than 50 GB are to be read.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Go on from the checkpoint, where there is one; else begin anew, and say so.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--threads",
-        metavar="N",
-        help="Blocks read and worked on side by side, in each worker of a cluster; one more than "
-        "there are cores by default.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        metavar="SIZE",
-        help="Most memory to use, such as 2GB or 2GiB; half of what is free by default.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-Precision = Annotated[
-    PrecisionName,
-    typer.Option(
-        "--precision",
-        parser=str,
-        metavar="|".join(PRECISIONS),
-        autocompletion=completed(PRECISIONS),
-        help="Precision of products of blocks; auto: float32 where it holds the data's values, "
-        "else float64.",
-        rich_help_panel=RESOURCES,
-    ),
-]
-
-Method = Annotated[
-    MethodName,
-    typer.Option(
-        "--method",
-        parser=str,
-        metavar="|".join(METHODS),
-        autocompletion=completed(METHODS),
-        help="gram: one read. lanczos: a few reads, for wide data. tsqr: one read, slower, for "
-        "ill-conditioned data. auto: gram up to 6000 features, else lanczos.",
-        rich_help_panel=FACTOR,
-    ),
-]
-Tol = Annotated[
-    float,
-    typer.Option(
-        "--tol",
-        help="lanczos: error that is small enough of a score, which is between 0 and 1.",
-        rich_help_panel=FACTOR,
-    ),
-]
-MaxPasses = Annotated[
-    int,
-    typer.Option(
-        "--max-passes", help="lanczos: how often the data are read at most.", rich_help_panel=FACTOR
-    ),
-]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", help="lanczos: seed of the random start.", rich_help_panel=FACTOR),
-]
-
-SolverName = Annotated[
-    choices.SolverName,
-    typer.Option(
-        "--solver",
-        parser=str,
-        metavar="|".join(SOLVERS),
-        autocompletion=completed(SOLVERS),
-        help="admm: the paper's algorithm. consensus: best aligned with an ensemble of "
-        "clusterings; best at finding known classes, of which it sees nothing. css: spans the "
-        "leading components. exact: the optimum of the paper's model. joint: the paper's problem "
-        "before its relaxation.",
-        rich_help_panel=SOLVER,
-    ),
-]
-
-FactorPath = Annotated[
-    str | None,
-    typer.Option(
-        "--factor",
-        metavar="PATH",
-        help="Factor of these data, from decompose, for which they are not read again; it knows "
-        "how they were opened, and what of them takes part.",
-        rich_help_panel=FACTOR,
-    ),
-]
-Keep = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--keep",
-        metavar="PATTERN",
-        help="Features that are always chosen, in place of the lowest scores; may be repeated.",
-        rich_help_panel=SOLVER,
-    ),
-]
-SelectionOnly = Annotated[
-    bool,
-    typer.Option(
-        "--selection-only",
-        help="Write indices, scores and diagnostics, copy no data.",
-        rich_help_panel=OUTPUT,
-    ),
-]
 Overwrite = Annotated[
     bool,
     typer.Option(
@@ -373,31 +60,313 @@ Overwrite = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="Print one JSON object on stdout, nothing else.", rich_help_panel=OUTPUT
-    ),
-]
-Log = Annotated[
-    bool,
-    typer.Option(
-        "--log",
-        help="Plain lines on stderr every so often, in place of the live display: for files.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet", "-q", help="Nothing on stderr, unless something fails.", rich_help_panel=OUTPUT
-    ),
-]
-Debug = Annotated[
-    bool,
-    typer.Option(
-        "--debug",
-        help="Show warnings, and the traceback of an error.",
-        rich_help_panel=OUTPUT,
-    ),
-]
+
+in_store = section("What the data are")
+in_part = section("What takes part")
+in_resources = section(RESOURCES)
+in_factor = section("Factor")
+in_solver = section(SOLVER)
+in_output = section(OUTPUT)
+
+
+def storage_option() -> Any:
+    return in_store(
+        None,
+        "Passed to fsspec for every address (s3://...) here, like endpoint_url=https://...; may "
+        "be repeated. Credentials are taken from the environment.",
+        "KEY=VALUE",
+    )
+
+
+@dataclass(frozen=True)
+class Addresses(Group):
+    """How stores elsewhere are reached."""
+
+    storage_option: list[str] | None = storage_option()
+
+    def storage_options(self) -> dict[str, Any]:
+        return parsed(self.storage_option or [])
+
+
+@dataclass(frozen=True)
+class Store(Group):
+    """Where in DATA the table is, and how it is read."""
+
+    variable: str | None = in_store(
+        None, "The variable that is the table; needed where the store holds several.", "NAME"
+    )
+    group: str | None = in_store(None, "Group of the store to look in.", "PATH")
+    sample_dims: str | None = in_store(
+        None,
+        "Dimensions that hold the samples, such as time; stacked where several. Of two "
+        "dimensions the first by default.",
+        "NAME,...",
+    )
+    feature_dims: str | None = in_store(
+        None,
+        "Dimensions that hold the features; those not in --sample-dims by default.",
+        "NAME,...",
+    )
+    features_from_variables: bool = in_store(
+        False, "Every variable of the dataset, along the same dimensions, is a feature."
+    )
+    layer: str | None = in_store(None, "AnnData: a layer, instead of X.", "NAME")
+    raw: bool = in_store(False, "AnnData: the X of raw, instead of X.")
+    feature_labels: str | None = in_store(
+        None, "Coordinate, or column of an AnnData's var, that names the features.", "NAME"
+    )
+    fill_missing_chunks: bool = in_store(
+        False, "Read chunks that the store does not hold as its fill value, instead of failing."
+    )
+    retries: int = in_store(5, "How often a chunk is read again after an error.", "N")
+    storage_option: list[str] | None = storage_option()
+    where: str | None = in_part(
+        None,
+        "Only samples whose coordinates meet it, like \"batch == 'b1' and depth > 10\".",
+        "CONDITION",
+    )
+
+    def storage_options(self) -> dict[str, Any]:
+        return parsed(self.storage_option or [])
+
+    def open(self, data: str, like: str | None = None) -> Matrix:
+        """Open a table with these options, and those recorded in a factor or selection."""
+        from kmufs_stream import open_like
+
+        return open_like(like, data, **self._opening())
+
+    def located(self) -> dict[str, Any]:
+        """Return the typed options that every command has that reads a table."""
+        typed = self.typed()
+        return {option.name: typed[option.name] for option in fields(Store) if option.name in typed}
+
+    def reading(self) -> dict[str, Any]:
+        """Return the typed options that tell how the table is read, not which part of it."""
+        typed = self.typed()
+        names = ("fill_missing_chunks", "retries", "storage_option")
+        return {name: typed[name] for name in names if name in typed}
+
+    def _opening(self) -> dict[str, Any]:
+        """Return the keywords of open_matrix."""
+        asked = {**vars(self), "storage_options": self.storage_options()}
+        del asked["storage_option"]
+        for dims in ("sample_dims", "feature_dims"):
+            names = asked[dims]
+            asked[dims] = None if names is None else [name.strip() for name in names.split(",")]
+        return asked
+
+
+@dataclass(frozen=True)
+class Table(Store):
+    """The same, and which part of the table takes part, with which values."""
+
+    transform: list[str] | None = in_store(
+        None,
+        "Applied to values as they are read: log(1 + x), or each row scaled to sum to TOTAL "
+        "(10000). Give it again for several, in the order of application.",
+        "log1p|normalise-rows[:TOTAL]",
+    )
+    features: list[str] | None = in_part(
+        None,
+        "Only features whose label matches, like 'MT-*', or is a line of @FILE; may be repeated.",
+        "PATTERN",
+    )
+    exclude_features: list[str] | None = in_part(
+        None, "No features whose label matches; may be repeated.", "PATTERN"
+    )
+    missing: MissingPolicy = in_part(
+        "raise",
+        "What to do about missing values (NaN): refuse them, leave out the features or the "
+        "samples that have any, or use the feature's mean instead. Features without any value are "
+        "always left out.",
+        choices=get_args(MissingPolicy),
+    )
+    min_std: float = in_part(
+        0.0, "Leave out features with a smaller standard deviation, in units of the data."
+    )
+    min_nonzero: float = in_part(
+        0.0,
+        "Leave out features that are not 0 in fewer than this share of the samples, 0 to 1.",
+        "FRACTION",
+    )
+
+    def screening(self) -> Screening:
+        from kmufs_stream import Screening
+
+        return Screening(**self._screening())
+
+    def asked_screening(self) -> Screening | None:
+        """Return the same if any of it is asked for: then a given factor has to agree with it."""
+        return self.screening() if self._screening().keys() & self.typed().keys() else None
+
+    def _screening(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("missing", "min_std", "min_nonzero")}
+
+    def _opening(self) -> dict[str, Any]:
+        asked = super()._opening()
+        for name in self._screening():
+            del asked[name]
+        return asked | {name: asked[name] or None for name in ("features", "exclude_features")}
+
+
+@dataclass(frozen=True)
+class Factoring(Group):
+    """How the factor is computed."""
+
+    method: MethodName = in_factor(
+        "auto",
+        "gram: one read. lanczos: a few reads, for wide data. tsqr: one read, slower, for "
+        "ill-conditioned data. auto: gram up to 6000 features, else lanczos.",
+        choices=get_args(MethodName),
+    )
+    tol: float = in_factor(1e-4, "lanczos: largest error of a score, which is between 0 and 1.")
+    max_passes: int = in_factor(12, "lanczos: how often the data are read at most.")
+    seed: int = in_factor(0, "lanczos: seed of the random start.")
+
+    def lanczos(self) -> LanczosOptions:
+        from kmufs_stream import LanczosOptions
+
+        return LanczosOptions(self.tol, self.max_passes, self.seed)
+
+
+@dataclass(frozen=True)
+class Choosing(Group):
+    """How features are chosen, and whether their data are written."""
+
+    factor: str | None = in_factor(
+        None,
+        "Factor of these data, from decompose, for which they are not read again; they are "
+        "opened with the options recorded in it.",
+        "PATH",
+    )
+    solver: SolverName = in_solver(
+        "admm",
+        "admm: the paper's algorithm. consensus: best aligned with an ensemble of clusterings; "
+        "best at finding known classes, of which it sees nothing. css: spans the leading "
+        "components. exact: the optimum of the paper's model. joint: the paper's problem before "
+        "its relaxation.",
+        choices=SOLVERS,
+    )
+    selection_only: bool = in_output(False, "Write indices, scores and diagnostics, but no data.")
+
+
+@dataclass(frozen=True)
+class Admm(Group):
+    """Parameters of the solver admm."""
+
+    mu0: float | None = in_solver(
+        None, "admm: first penalty; 1e-6 times the largest eigenvalue by default."
+    )
+    mu_max: float | None = in_solver(
+        None, "admm: last penalty; 1e3 times the largest eigenvalue by default."
+    )
+    rho: float = in_solver(1.05, "admm: factor by which the penalty grows in each iteration.")
+    max_iter: int = in_solver(3000, "admm: most iterations.")
+    patience: int = in_solver(
+        30, "admm: stop after this many iterations without a change of the chosen features."
+    )
+
+    def options(self) -> AdmmOptions:
+        from kmufs_stream import AdmmOptions
+
+        return AdmmOptions(**vars(self))
+
+
+@dataclass(frozen=True)
+class Memory(Group):
+    """How much memory a run may use."""
+
+    memory: str | None = in_resources(
+        None, "Most memory to use, such as 2GB or 2GiB; half of what is free by default.", "SIZE"
+    )
+
+
+@dataclass(frozen=True)
+class Threads(Memory):
+    """What a run on this machine may use."""
+
+    threads: int | None = in_resources(
+        None,
+        "Blocks processed in parallel, in each worker of a cluster; one more than there are cores "
+        "by default.",
+        "N",
+    )
+
+
+@dataclass(frozen=True)
+class Cluster(Threads):
+    """What a run may use, and who reads."""
+
+    scheduler: str | None = in_resources(
+        None,
+        "Dask scheduler whose workers read: tcp://host:8786, or its scheduler file.",
+        "ADDRESS|FILE",
+    )
+    workers: int | None = in_resources(
+        None, "Start N processes here that read; --memory is shared out among all.", "N"
+    )
+
+    def connected(self) -> AbstractContextManager[str | int | None]:
+        """Connect to the cluster asked for, if any; yield the memory of this process."""
+        from kmufs_stream import connected
+
+        return connected(self.scheduler, self.workers, threads=self.threads, memory=self.memory)
+
+
+@dataclass(frozen=True)
+class Reading(Cluster):
+    """The same, and the precision of what is computed as the data are read."""
+
+    precision: PrecisionName = in_resources(
+        "auto",
+        "Precision of products of blocks; auto: float32 where it holds the data's values, else "
+        "float64.",
+        choices=get_args(PrecisionName),
+    )
+
+
+@dataclass(frozen=True)
+class LongReading(Reading):
+    """The same, and what is kept of a long run that is interrupted."""
+
+    checkpoint: str | None = in_resources(
+        None,
+        "Keep what has been read there until the run has ended; OUT.checkpoint by default where "
+        "more than 50 GB are to be read.",
+        "PATH",
+        callback=lasting,
+    )
+    resume: bool = in_resources(
+        False, "Go on from the checkpoint, where there is one; else start anew, and say so."
+    )
+
+
+@dataclass(frozen=True)
+class Printing(Group):
+    """What is printed."""
+
+    json: bool = in_output(False, "Print one JSON object on stdout, nothing else.")
+    debug: bool = in_output(False, "Show warnings, and the traceback of an error.")
+
+
+@dataclass(frozen=True)
+class Showing(Printing):
+    """The same, and what is shown meanwhile."""
+
+    log: bool = in_output(
+        False, "Plain lines on stderr every so often, instead of the live display: for files."
+    )
+    quiet: bool = in_output(False, "Nothing on stderr, unless something fails.", short=["-q"])
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        from kmufs_stream_cli.progress import shown
+
+        return shown(log=self.log, quiet=self.quiet)
+
+    def opened(self, table: Store, data: str, like: str | None = None) -> Matrix:
+        """Open a table, which takes a while if it is large or far away, and show so."""
+        from kmufs_stream import Started
+
+        with self.progress() as progress:
+            progress(Started("opening"))
+            return table.open(data, like)

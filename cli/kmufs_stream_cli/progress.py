@@ -1,70 +1,107 @@
-"""What stderr shows while a command works: a live display, plain lines, or only what is noticed."""
+"""What stderr shows while a command works: a live display, plain lines, or only notices."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream.events import SILENT, Progress, Started
-from kmufs_stream_cli.notices import notices
+from kmufs_stream import Event, Noticed, Planned, Progress, RequestError, Started
+from kmufs_stream_cli.show import say
+from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
-    from kmufs_stream import Matrix
-    from kmufs_stream_cli.table import StoreOptions
+    from kmufs_stream_cli.stages import Run, Stage
 
 READING = "kmufs_stream.storage"  # logs what had to be read again
+EVERY = 10.0  # seconds between lines of a log
 
 
 @contextlib.contextmanager
 def shown(*, log: bool, quiet: bool) -> Iterator[Progress]:
-    """The progress that fits what was asked for and where stderr goes.
-
-    Raises RequestError where both of ``log`` and ``quiet`` are.
-    """
+    """Yield the progress that was asked for, or that fits where stderr goes."""
     if log and quiet:
         raise RequestError(
             "bad_option", "--log and --quiet are both given.", "Leave out one of them."
         )
     if quiet:
-        yield SILENT
+        yield lambda event: None
         return
-    # psutil and rich.live, which --help need not wait for.
-    from kmufs_stream_cli.log import lines
-    from kmufs_stream_cli.tally import Tally
+    from kmufs_stream_cli.stages import Run
 
-    tally = Tally()
-    with _retries(tally.retried):
+    run = Run()
+    with _retries(run.retried):
         if log:
-            with lines(tally) as progress:
+            with _logged(run) as progress:
                 yield progress
             return
         if sys.stderr.isatty():
-            from rich.console import Console
+            from kmufs_stream_cli.live import live, terminal
 
-            console = Console(stderr=True)
-            if not console.is_dumb_terminal:
-                from kmufs_stream_cli.live import live
-
-                with live(console, tally) as progress:
+            if (console := terminal()) is not None:
+                with live(console, run) as progress:
                     yield progress
                 return
-        yield notices
+        yield notice
 
 
-def opened(table: StoreOptions, *, log: bool, quiet: bool, like: str | None = None) -> Matrix:
-    """A table, and that it is being opened: of large and far stores that takes a while."""
-    with shown(log=log, quiet=quiet) as progress:
-        progress(Started("opening"))
-        return table.open(like)
+def notice(event: Event) -> None:
+    """Print what a user should know, whatever else is shown."""
+    if isinstance(event, Noticed):
+        say(as_typed(event.text))
+    elif isinstance(event, Planned) and event.dashboard:
+        say(f"cluster dashboard: {event.dashboard}")
+
+
+@contextlib.contextmanager
+def _logged(run: Run) -> Iterator[Progress]:
+    """Print a line when a stage begins, every so often while it lasts, and when it ends."""
+
+    def progress(event: Event) -> None:
+        notice(event)
+        ended = run.take(event)
+        if ended is not None:
+            say(_ended(ended))
+        if isinstance(event, Started) and run.stage is not None:
+            total = f"{event.total:,} {event.unit}" if event.total else ""
+            say(": ".join(filter(None, [run.stage.title, total])))
+
+    def tell() -> None:
+        while not over.wait(EVERY):
+            with run.lock:
+                if run.stage is not None:
+                    say(_under_way(run.stage, run.resources()[0]))
+
+    over = threading.Event()
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield progress
+        if run.stage is not None:
+            run.stage.end()
+            say(_ended(run.stage))
+    finally:
+        over.set()
+        teller.join()
+
+
+def _under_way(stage: Stage, resources: list[str]) -> str:
+    share = "" if stage.share is None else f"{stage.share:.0%}"
+    parts = [stage.amount, share, *stage.rates, stage.left, *stage.figures, *resources]
+    return f"{stage.title}: {', '.join(filter(None, parts))}"
+
+
+def _ended(stage: Stage) -> str:
+    parts = [f"done in {stage.seconds:.2f} s", stage.amount, *stage.rates, *stage.figures]
+    return f"{stage.title}: {', '.join(filter(None, parts))}"
 
 
 @contextlib.contextmanager
 def _retries(retried: Callable[[], None]) -> Iterator[None]:
-    """Have a function called whenever something is read again."""
+    """Call a function whenever something is read again."""
 
     class Counter(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

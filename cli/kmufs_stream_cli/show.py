@@ -1,23 +1,20 @@
-"""Words, tables and JSON on stdout."""
+"""Show words, tables and JSON on stdout."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 from kmufs_stream.errors import counted
-from kmufs_stream_cli import outputs
-from kmufs_stream_cli.typed import NAME, shell_line
-from kmufs_stream_cli.wording import ARGUMENTS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.console import Console
 
     from kmufs_stream import Factor
@@ -30,12 +27,12 @@ WIDE = 10_000  # letters of a line, where nobody wraps any
 
 
 def as_json(document: Mapping[str, Any]) -> None:
-    """One strict JSON object."""
+    """Print one strict JSON object."""
     print(json.dumps(document, allow_nan=False))
 
 
 def console() -> Console:
-    """Stdout, with nothing in labels and paths taken for markup, nor cut off a terminal."""
+    """Open stdout: labels and paths are no markup, and off a terminal no line is wrapped."""
     from rich.console import Console  # which --help need not wait for
 
     made = Console(markup=False, highlight=False, emoji=False)
@@ -45,7 +42,7 @@ def console() -> Console:
 
 
 def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
-    """Names and values, aligned: between the edges of a terminal; elsewhere a line each."""
+    """Show names and values, aligned; values are wrapped on a terminal."""
     rows = list(rows)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -55,7 +52,7 @@ def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def prose(out: Console, text: str) -> None:
-    """Sentences, between the edges of a terminal; elsewhere one line."""
+    """Show sentences, wrapped on a terminal."""
     for part in _lines(out, text, 0):
         line(out, part)
 
@@ -68,12 +65,17 @@ def _lines(out: Console, text: str, indent: int) -> list[str]:
 
 
 def line(out: Console, text: str = "", style: str | None = None) -> None:
-    """A line that is never wrapped, nor broken by what is in a name."""
+    """Show a line that is never wrapped, nor broken by what is in a name."""
     out.print(escaped(text), style=style, soft_wrap=True)
 
 
+def say(text: str) -> None:
+    """Print a line on stderr, not broken by what is in a name."""
+    print(escaped(text), file=sys.stderr, flush=True)
+
+
 def table(out: Console, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> None:
-    """A plain table; ``columns`` are names and whether they hold numbers."""
+    """Show a plain table; ``columns`` are names and whether they hold numbers."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=True, header_style="bold")
@@ -91,13 +93,52 @@ def table(out: Console, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequ
         line(out, text.rstrip())
 
 
+def features(
+    out: Console,
+    columns: Sequence[tuple[str, Any]],
+    labels: Sequence[object] | None,
+    shown: NDArray[np.int64],
+    *,
+    of: int,
+) -> None:
+    """Show some of the selected features, a row each, and how many more there are.
+
+    Parameters
+    ----------
+    columns : names of columns, and the numbers in them.
+    labels : of all selected features, or None.
+    shown : positions among these.
+    of : how many features are selected.
+    """
+    cells = [[str(number) for number in numbers] for _, numbers in columns]
+    heads = [(name, True) for name, _ in columns]
+    if labels is not None:
+        cells.append([str(labels[i]) for i in shown])
+        heads.append(("label", False))
+    table(out, heads, zip(*cells, strict=True))
+    more(out, of - len(shown))
+
+
+def more(out: Console, left: int) -> None:
+    """Say how many more rows a table would have."""
+    if left:
+        line(out, f"  and {left:,} more")
+
+
 def escaped(text: str) -> str:
-    r"""The text with line breaks and other control characters as Python writes them, like \n."""
+    r"""Write line breaks and other control characters as Python does, like \n."""
     return "".join(repr(c)[1:-1] if unicodedata.category(c) in BREAKING else c for c in text)
 
 
+def size(number: int) -> str:
+    """Write bytes in decimal units, as --memory takes them."""
+    from rich.filesize import decimal
+
+    return decimal(number)
+
+
 def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where the time went, and how much memory it was, from what every --json has of them."""
+    """Say what a run took, from the keys for it that every --json has."""
     seconds = summary["seconds"]
     stages = ", ".join(f"{stage} {s:.2f} s" for stage, s in seconds.items() if stage != "total")
     memory = f"{size(summary['peak_rss_bytes'])} at the peak"
@@ -109,113 +150,28 @@ def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("time", time), ("memory", memory)]
 
 
-def next_commands(out: Console, *commands: str, note: str = "") -> None:
-    """What to type next: one of these, if any; ``note`` tells what in them is but an example."""
-    if not commands:
-        return
-    line(out)
-    line(out, f"Next{note and f' ({note})'}:")
-    for command in commands:
-        line(out, f"  {command}", "bold")
-
-
-def opened(store: str, options: Mapping[str, Any] | None = None) -> str:
-    """A command that opens a store in Python; ``options`` are for fsspec, where it is far."""
-    said = json.dumps(store, ensure_ascii=False)
-    if options and "://" in store:
-        said += f", storage_options={dict(options)!r}"
-    return shell_line([program("python"), "-c", f"import xarray; print(xarray.open_zarr({said}))"])
-
-
-def report(result: str, stores: list[str] | None = None) -> list[str]:
-    """A command that draws a result, where what draws is installed."""
-    from kmufs_stream.reporting import lacking
-
-    return [] if lacking() else [command("report", result, storage_option=stores)]
-
-
-def can_be_typed(source: str) -> bool:
-    """Whether data are where they were said to be: not moved, nor arrays, nor far from here."""
-    return "://" in source or (bool(source) and Path(source).exists())
-
-
-def next_plan(out: Console, store: str, features: int, **options: object) -> None:
-    """Plan a selection from a store of so many features."""
-    asked = command("plan", store, **options, k=fewer(features, 10), h=fewer(features))
-    note = f"k clusters and h of {counted(features, 'features')} are examples: give yours"
-    next_commands(out, asked, note=note)
-
-
-def fewer(features: int, most: int = 100) -> int:
-    """A number to begin with that leaves most features out."""
-    return max(min(most, features // 3), 1)
-
-
-def size(number: int) -> str:
-    """Bytes in decimal units, as --memory takes them."""
-    from kmufs_stream.system import memory
-
-    return memory.size(number)
-
-
-def not_settled(summary: Mapping[str, Any]) -> str:
-    """That block Lanczos ended before the scores came to rest, and what to type."""
-    reads, error = summary["passes"], summary["score_error"]
-    return (
-        f"NOT SETTLED after {counted(reads, 'reads')}: they may be off by {error:.1g}; give "
-        f"--max-passes {2 * reads}, say"
-    )
-
-
-def excluded(reasons: Mapping[str, Sequence[int]], name: Mapping[int, str]) -> str:
-    """Excluded features: how many by reason, and the first of them."""
-    said = []
-    for reason, index in reasons.items():
-        first = ", ".join(name.get(i, str(i)) for i in index[:NAMED])
-        more = ", ..." if len(index) > NAMED else ""
-        said.append(f"{len(index):,} {reason.replace('_', ' ')} ({first}{more})")
-    return "; ".join(said) or "none"
-
-
 def few(names: Sequence[str]) -> str:
-    """The first names of a list, and how many more there are."""
+    """Join the first names of a list, and say how many more there are."""
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
 
-def names(factor: Factor) -> dict[int, str]:
-    """Labels of those excluded features that will be named."""
-    if factor.labels is None:
-        return {}
-    first = [i for index in factor.features.excluded.values() for i in index[:NAMED]]
-    return {int(i): factor.labels[i] for i in first}
+def unsettled(factor: Factor) -> list[tuple[str, str]]:
+    """Say that block Lanczos ended before the scores settled, if it did, and what to type."""
+    if factor.settled:
+        return []
+    said = (
+        f"NOT SETTLED after {counted(factor.passes, 'reads')}: they may be off by "
+        f"{factor.score_error:.1g}; give --max-passes {2 * factor.passes}, say"
+    )
+    return [("scores", said)]
 
 
-def program(name: str) -> str:
-    """A program of this environment as a shell finds it: by its place where that is not active."""
-    called = Path(sys.argv[0])
-    there = called.name != NAME or shutil.which(NAME) is not None
-    return name if there else str(called.with_name(name))
-
-
-def command(name: str, data: str | list[str], /, **options: object) -> str:
-    """A command as it is typed in a shell, without the options that were not given.
-
-    Where what it would write is there already, it writes elsewhere.
-    """
-    words = [program(NAME), name, *([data] if isinstance(data, str) else data)]
-    if name in outputs.ENDINGS and isinstance(data, str):
-        from kmufs_stream.storage.places import free_name
-
-        usual = outputs.default_output(name, data)
-        out = free_name(usual)
-        if out != usual and name in ARGUMENTS:
-            words.append(out)
-        elif out != usual:
-            options = {**options, "out": out}
-    for option, value in options.items():
-        for each in value if isinstance(value, list) else [value]:
-            if each is not None and each is not False:
-                words.append("--" + option.replace("_", "-"))
-                words += [] if each is True else [str(each)]
-    return shell_line(words)
+def excluded(factor: Factor) -> str:
+    """Say how many features are excluded by reason, and name the first of them."""
+    said = []
+    for reason, index in factor.features.excluded.items():
+        first = [str(i) if factor.labels is None else factor.labels[i] for i in index[:NAMED]]
+        more = ", ..." if len(index) > NAMED else ""
+        said.append(f"{len(index):,} {reason.replace('_', ' ')} ({', '.join(first)}{more})")
+    return "; ".join(said) or "none"

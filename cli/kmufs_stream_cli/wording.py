@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from kmufs_stream.errors import Option, Text
+from kmufs_stream import Option, Text
 
-OPTIONS = {"coordinates": "coordinate", "path": "csv", "storage_options": "storage-option"}
+OPTIONS = {"coordinates": "coordinate", "storage_options": "storage-option"}
 TOGETHER = ("sample_dims", "feature_dims")  # names of one option, parted by commas
 ARGUMENTS = ("convert", "rechunk")  # commands of which `out` is an argument
+PLACES = {"demo": "--folder"} | dict.fromkeys(ARGUMENTS, "OUT")
 
 
 def as_typed(text: str, command: str = "") -> str:
@@ -24,8 +25,8 @@ def _spell(option: Option, command: str) -> str:
     if option.name is None:
         given = (typed for name, value in option.values.items() for typed in _given(name, value))
         return " ".join(given)
-    if option.name == "out" and command in ARGUMENTS:
-        return "OUT"
+    if option.name == "out" and command in PLACES:
+        return PLACES[command]
     return _flag(option.name)
 
 

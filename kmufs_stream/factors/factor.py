@@ -150,6 +150,27 @@ class Factor(Leading):
         n, p = self.features.samples, len(self.features.mean)
         return f"<Factor: {len(self.singular_values)} components of {n} x {p}, by {self.method}>"
 
+    def summary(self) -> dict[str, Any]:
+        """The factor in plain JSON types; the keys are listed in docs/output.md."""
+        features = self.features
+        return {
+            "k": self.k,
+            "components": len(self.singular_values),
+            "rank": self.rank,
+            "singular_values": self.singular_values.tolist(),
+            "eigenvalues": self.eigenvalues.tolist(),
+            "residuals": self.residuals.tolist(),
+            "method": self.method,
+            "precision": self.precision,
+            "passes": self.passes,
+            "settled": self.settled,
+            "score_error": self.score_error,
+            "samples": features.samples,
+            "features": len(features.mean),
+            "usable": len(features.usable),
+            "excluded": {reason: index.tolist() for reason, index in features.excluded.items()},
+        }
+
     @property
     def added_to(self) -> bool:
         """Whether rows were added to it: no single store may hold them all."""

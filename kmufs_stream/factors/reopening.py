@@ -68,16 +68,28 @@ def open_inputs(
 
 
 def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Matrix:
-    """Open data as those were from which a selection or a factor was made.
+    """Open data with the options recorded in a factor or selection that was made of similar data.
 
     Parameters
     ----------
-    made : the factor, or where either is stored.
-    data, options : see :func:`kmufs_stream.open_matrix`. What of these says where the table is,
-        such as ``sample_dims``, is taken from ``made`` where it is not given, and where the data
-        have it. Another variable is not taken for the one that was named.
+    made : Factor, path, address, Zarr store or None
+        The factor, or where a factor or a selection is stored; None opens the data as they are.
+    data : path, address, Zarr store or array, table in memory, or Matrix
+        Whatever :func:`kmufs_stream.open_matrix` opens.
+    options
+        Its keywords. Those that say where the table is, such as ``sample_dims``, default to the
+        recorded ones, unless the data have no such dimension, group or layer. A table of another
+        name is never taken for the recorded variable.
 
-    Raises what ``open_matrix`` raises, of what is known where nothing else is right either.
+    Returns
+    -------
+    Matrix
+        Lazy; nothing of its values is read.
+
+    Raises
+    ------
+    RequestError
+        What ``open_matrix`` raises; nothing is stored at ``made``.
     """
     known = {} if isinstance(data, Matrix) else _located(made, options.get("storage_options"))
     for names in TOGETHER:  # one that is given speaks for all

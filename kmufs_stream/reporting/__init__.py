@@ -50,6 +50,11 @@ class Report:
     sweeps: int
     seconds: float
 
+    @staticmethod
+    def lacking() -> list[str]:
+        """Packages that a report needs and that are not installed."""
+        return [name for name in NEEDED if find_spec(name) is None]
+
     def summary(self) -> dict[str, Any]:
         """The same in plain JSON types."""
         return {
@@ -62,11 +67,6 @@ class Report:
             "peak_rss_bytes": peak_memory(),
             "version": __version__,
         }
-
-
-def lacking() -> list[str]:
-    """What a report needs and is not installed."""
-    return [name for name in NEEDED if find_spec(name) is None]
 
 
 def report(
@@ -116,7 +116,7 @@ def report(
     At most 2000 rows of each result are read, whatever it holds.
     """
     began = time.perf_counter()
-    if missing := lacking():
+    if missing := Report.lacking():
         raise missing_library("A report", *missing)
     several = [results] if isinstance(results, str | os.PathLike | UPath | Store) else results
     places = [place_of(result, storage_options) for result in several]

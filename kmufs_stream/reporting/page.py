@@ -13,7 +13,7 @@ from kmufs_stream.events import Advanced, Progress
 from kmufs_stream.reporting import figures, images
 from kmufs_stream.reporting.content import Overlap, Result, Trials, overlap
 from kmufs_stream.reporting.figures import Picture
-from kmufs_stream.storage.provenance import TRUTHS, in_words, named
+from kmufs_stream.storage.provenance import TRUTHS, described
 from kmufs_stream.version import __version__
 
 AT_ONCE = 12  # chosen features that are listed before one asks for more
@@ -141,17 +141,13 @@ def _features(result: Result) -> list[dict[str, Any]]:
 def _facts(result: Result) -> dict[str, list[tuple[str, str]]]:
     """Provenance: where the result comes from, and with which options it was made."""
     attrs = dict(result.attrs)
-    origin = [(name, attrs.pop(name, None)) for name in IDENTITY]
+    origin = {name: attrs.pop(name, None) for name in IDENTITY}
     attrs.pop("command", None)
-    written = int(np.flatnonzero([name == "k" for name in attrs])[0])
-    ours = [
-        (name, bool(value) if name in TRUTHS else value)
-        for name, value in list(attrs.items())[written:]
-    ]
-    return {
-        "Origin": [(named(name), in_words(value)) for name, value in origin],
-        "Options and outcome": [(named(name), in_words(value)) for name, value in ours],
+    ours = {
+        name: bool(value) if name in TRUTHS else value
+        for name, value in list(attrs.items())[list(attrs).index("k") :]
     }
+    return {"Origin": described(origin), "Options and outcome": described(ours)}
 
 
 def _rows(trials: Trials) -> list[dict[str, Any]]:

@@ -13,13 +13,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.factors.factor import Factor, TiedComponents
-from kmufs_stream.factors.solving import size_note
+from kmufs_stream.factors.solving import is_greedy, size_note
 from kmufs_stream.results.measures import near_copies
 from kmufs_stream.results.writing import column_name, free_dim, lazy_columns, subset_frame
 from kmufs_stream.solvers import Solution, ranking
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.id_columns import note_of_sample
+from kmufs_stream.sources.labels import likely_classes
 from kmufs_stream.sources.names import plain
+from kmufs_stream.sources.transforms import by_row
 from kmufs_stream.storage.places import Place, name_of, zarr_root
 from kmufs_stream.storage.provenance import FORMAT_VERSIONS, SELECTION
 from kmufs_stream.storage.zarr_io import decoded, open_decoded
@@ -183,6 +185,26 @@ class Selection:
     def related(self) -> NDArray[np.int64]:
         """Where the best of the selected, 500 at most, are among them: int64, ascending."""
         return np.flatnonzero(self.ranks <= RELATED)
+
+    @property
+    def usable(self) -> int:
+        """Number of features that could be chosen."""
+        return len(self.every_score)
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the solver chose one feature after another."""
+        return is_greedy(self.solver)
+
+    @cached_property
+    def likely_classes(self) -> list[str]:
+        """Coordinates of the samples that look like their classes, the likeliest first."""
+        return likely_classes(self.matrix, self.k)
+
+    @property
+    def self_contained(self) -> bool:
+        """Whether the written result holds all that evaluate needs: it holds data, of raw rows."""
+        return self.plan.output_bytes > 0 and not by_row(self.matrix.transforms)
 
     @property
     def plan(self) -> Plan:

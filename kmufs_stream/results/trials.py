@@ -90,6 +90,17 @@ class Sweep:
         """The trial to begin with, and why; None where all choose all features."""
         return propose(self)
 
+    @property
+    def proposals(self) -> list[Trial]:
+        """The trial to begin with of each k and solver, which leaves features out if one does."""
+        each = []
+        for which, knee in self.suggested_h.items():
+            every = [trial for trial in self.trials if (trial.k, trial.solver) == which]
+            curve = [trial for trial in every if trial.h < self.usable] or every
+            h, _ = _one_h(curve, knee)
+            each.append(next(trial for trial in curve if trial.h == h))
+        return each
+
     def table(self) -> pd.DataFrame:
         """One row per trial; the chosen features as numbers between spaces, and a JSON list."""
         rows = [
@@ -118,21 +129,21 @@ class Sweep:
         }
 
 
-def write_csv(found: Sweep, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def write_csv(found: Sweep, csv: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write one line per trial.
 
     Raises RequestError if the file exists (without ``overwrite``), BrokenError if it cannot be
     written.
     """
-    path = Path(path)
-    check_file(path, "path", [], overwrite=overwrite)
+    path = Path(csv)
+    check_file(path, "csv", [], overwrite=overwrite)
     try:
         found.table().to_csv(path, index=False)
     except OSError as error:
         raise BrokenError(
             "write_failed",
             f"Writing {path} failed: {error.strerror or error}.",
-            Text("Make room, or choose another {path}."),
+            Text("Make room, or choose another {csv}."),
         ) from error
 
 
@@ -171,17 +182,6 @@ def propose(found: Sweep) -> Proposal | None:
     several = len({trial.h for trial in found.trials}) > 1
     said = (why_k, why_solver, why_h if several else "")
     return Proposal(k, h, solver, tuple(why for why in said if why))
-
-
-def one_each(found: Sweep) -> list[Trial]:
-    """Of each k and solver the trial to begin with; all features only where there is no other."""
-    each = []
-    for which, at in found.suggested_h.items():
-        every = [trial for trial in found.trials if (trial.k, trial.solver) == which]
-        curve = [trial for trial in every if trial.h < found.usable] or every
-        h, _ = _one_h(curve, at)
-        each.append(next(trial for trial in curve if trial.h == h))
-    return each
 
 
 def _one_k(wanted: int | None, ks: Sequence[int]) -> tuple[int, str]:

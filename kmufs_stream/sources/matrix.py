@@ -210,6 +210,10 @@ class Matrix:
         asked = range(self.shape[1]) if self.asked is None else self.asked.tolist()
         return note_of_whole_numbers(self.labels, self.dtypes, asked)
 
+    def first_labels(self, count: int) -> list[str | int | float | bool] | None:
+        """The first so many labels, in plain JSON types; None without any."""
+        return None if self.labels is None else [plain(label) for label in self.labels[:count]]
+
     def feature_name(self, index: int) -> str:
         """Describe a feature by its name and its number."""
         if self.labels is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,16 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.convertible import is_mixed, kind_of, said_inside
-from kmufs_stream.storage.places import Place, check_exists, exists, is_hdf5, name_of, zarr_root
+from kmufs_stream.storage.places import (
+    Place,
+    PlaceLike,
+    check_exists,
+    exists,
+    is_hdf5,
+    name_of,
+    place_of,
+    zarr_root,
+)
 from kmufs_stream.storage.provenance import (
     APPLICATION,
     CHECKPOINT,
@@ -106,8 +116,27 @@ def identify(place: Place) -> Written | None:
     return None
 
 
-def is_factor(place: Place) -> bool:
-    """Whether a factor is stored there, be it damaged or of another version."""
+def is_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Tell whether a factor is stored at a place, be it damaged or of another version.
+
+    Parameters
+    ----------
+    where : path, address or Zarr store
+        The place.
+    storage_options : mapping, optional
+        For fsspec, if it is an address.
+
+    Returns
+    -------
+    bool
+        False also if nothing is there.
+
+    Raises
+    ------
+    RequestError
+        The address cannot be reached.
+    """
+    place = place_of(where, storage_options)
     found = identify(place) if exists(place) else None
     return found is not None and found.format == FACTOR
 

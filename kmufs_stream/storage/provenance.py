@@ -44,13 +44,15 @@ def origin_in(attributes: Mapping[str, Any]) -> dict[str, str]:
     return {name: attributes[name] for name in ORIGIN if name in attributes}
 
 
-def named(attribute: str) -> str:
-    """Return an attribute's name for people."""
-    return TITLES.get(attribute, attribute.replace("_", " "))
+def described(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return names and values of attributes for people."""
+    return [
+        (TITLES.get(name, name.replace("_", " ")), _in_words(value))
+        for name, value in attributes.items()
+    ]
 
 
-def in_words(value: Any) -> str:
-    """Return an attribute's value for people."""
+def _in_words(value: Any) -> str:
     if value is None:
         return "not recorded"
     if value == "":
@@ -58,5 +60,5 @@ def in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(in_words, value))
+        return ", ".join(map(_in_words, value))
     return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -84,19 +84,33 @@ def check_memory(client: distributed.Client, addresses: Set[str], needed: int) -
 def connected(
     scheduler: str | None, workers: int | None, *, threads: int | None, memory: str | None
 ) -> Iterator[str | int | None]:
-    """Make a cluster active: that of a scheduler, or local worker processes; with neither, none.
+    """Make a Dask cluster active: that of a scheduler, or local workers; with neither, none.
+
+    A context manager, within which :func:`kmufs_stream.select` and others read by the cluster.
 
     Parameters
     ----------
-    scheduler : its address, or the path of its scheduler file.
-    workers : number of processes to start on this machine, on loopback only.
-    threads : of each process; by default the cores are divided among them.
-    memory : budget, divided equally among local workers and this process.
+    scheduler : str or None
+        Its address, or the path of its scheduler file.
+    workers : int or None
+        Number of processes to start on this machine, on loopback only.
+    threads : int or None
+        Of each process; by default the cores are divided among them.
+    memory : str or None
+        Budget, divided equally among local workers and this process.
 
-    Yields the budget of this process, None for the default.
+    Returns
+    -------
+    context manager
+        Yields the budget of this process, to be given as ``memory``; None for the default.
 
-    Raises RequestError without the ``cluster`` extra, for options that contradict each other, and
-    for local workers too small to start; BrokenError if the scheduler does not answer.
+    Raises
+    ------
+    RequestError
+        Without the ``cluster`` extra, for options that contradict each other, and for local workers
+        too small to start.
+    BrokenError
+        The scheduler does not answer.
     """
     if scheduler is None and workers is None:
         yield memory

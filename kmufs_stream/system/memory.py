@@ -43,7 +43,13 @@ def resident_memory() -> int:
 
 
 def peak_memory() -> int:
-    """Return the peak of the resident bytes of this process."""
+    """Return the peak of the resident bytes of this process.
+
+    Returns
+    -------
+    int
+        Bytes, from the start of the process until now.
+    """
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     if sys.platform == "linux":

@@ -26,7 +26,7 @@ from sources import anndata_stores as stores
 from kmufs_stream.factors.methods import METHODS
 from kmufs_stream.factors.solving import SOLVERS
 from kmufs_stream_cli.app import COMMANDS, program
-from kmufs_stream_cli.demo_data import write_digits
+from kmufs_stream_cli.commands.demo import write_digits
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("docs", "examples", "tests")  # not what else a clone holds, such as an environment

@@ -686,4 +686,4 @@ def test_names_in_backticks_are_left_as_they_are(cli: Cli, folder: Path) -> None
     again = cli(*asked).err
     assert "The output `k=3` exists." in again
     assert "Say --overwrite" in again
-    assert "Along the samples are: '`h=3`'." in cli("evaluate", "`k=3`", "--labels", "h=3").err
+    assert "Along the samples are: `h=3`." in cli("evaluate", "`k=3`", "--labels", "h=3").err

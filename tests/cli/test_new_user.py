@@ -14,7 +14,7 @@ from commands import Run
 from helpers import planted, write_bare
 from rich.console import Console
 
-from kmufs_stream_cli import show
+from kmufs_stream_cli import next_commands, show
 from kmufs_stream_cli.typed import shell_line
 
 Cli = Callable[..., Run]
@@ -184,8 +184,8 @@ def test_next_commands_run_where_the_environment_is_not_active(
     (folder / "kmufs-stream").touch(mode=0o755)
     monkeypatch.setattr("sys.argv", [".venv/bin/kmufs-stream", "demo"])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert show.command("info", "x.zarr") == ".venv/bin/kmufs-stream info x.zarr"
-    assert show.opened("x.zarr").startswith(".venv/bin/python -c ")
+    assert next_commands.command("info", "x.zarr") == ".venv/bin/kmufs-stream info x.zarr"
+    assert next_commands.open_in_python("x.zarr").startswith(".venv/bin/python -c ")
     monkeypatch.setenv("PATH", str(folder))
-    assert show.command("info", "x.zarr") == "kmufs-stream info x.zarr"
-    assert show.opened("x.zarr").startswith("python -c ")
+    assert next_commands.command("info", "x.zarr") == "kmufs-stream info x.zarr"
+    assert next_commands.open_in_python("x.zarr").startswith("python -c ")

@@ -23,10 +23,11 @@ from helpers import planted, write_bare
 from processes import LIMIT
 from zarr.storage import LocalStore
 
-from kmufs_stream.events import Advanced, Noticed, Planned, Started
+from kmufs_stream import Advanced, Noticed, Started
 from kmufs_stream.streaming.planning import plan
 from kmufs_stream.system.memory import size
-from kmufs_stream_cli.tally import Tally, duration, left_of
+from kmufs_stream_cli.stages import Run as Told
+from kmufs_stream_cli.stages import Stage, duration
 
 Cli = Callable[..., Run]
 HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
@@ -192,7 +193,7 @@ def test_a_log_has_the_plan_and_each_stage(
 def test_a_log_tells_where_a_stage_stands_every_so_often(
     cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kmufs_stream_cli.log.EVERY", 0.001)
+    monkeypatch.setattr("kmufs_stream_cli.progress.EVERY", 0.001)
     done = cli("select", rows, "--k", 3, "--h", 5, "--log", "--threads", 1)
     now = (
         r"read 1 of 1: [\d,]+ of 1,500 rows, \d+%, .*B/s, reading alone about .*B/s, "
@@ -204,7 +205,7 @@ def test_a_log_tells_where_a_stage_stands_every_so_often(
 def test_what_had_to_be_read_again_is_counted(
     cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kmufs_stream_cli.log.EVERY", 0.01)
+    monkeypatch.setattr("kmufs_stream_cli.progress.EVERY", 0.01)
     get, failed = LocalStore.get, []
 
     async def flaky(self: LocalStore, key: str, *more: Any, **options: Any) -> Any:
@@ -231,6 +232,12 @@ def test_a_log_that_is_quiet_is_refused(cli: Cli, genes: Path) -> None:
     assert "--log and --quiet" in done.err
 
 
+def begun_stage(run: Told, name: str, **told: Any) -> Stage:
+    run.take(Started(name, **told))
+    assert run.stage is not None
+    return run.stage
+
+
 class Clock:
     """A clock that stands until it is told."""
 
@@ -243,51 +250,43 @@ class Clock:
 
 def test_rate_and_time_left_leave_out_what_a_checkpoint_restored() -> None:
     clock = Clock()
-    tally = Tally(clock)
-    tally(Planned(budget=2_000_000_000, threads=4))
-    tally(Started("read", total=1000, unit="rows", unit_bytes=1_000_000, number=2, of=3))
-    tally(Advanced(400, restored=True))
+    run = Told(clock)
+    stage = begun_stage(run, "read", total=1000, unit="rows", unit_bytes=1_000_000, number=2, of=3)
+    run.take(Advanced(400, restored=True))
     clock.now = 2.0
-    tally(Advanced(100))
-    now = tally.standing()
-    assert now is not None
-    assert (now.title, now.share, now.amount) == ("read 2 of 3", 0.5, "500 of 1,000 rows")
-    assert (now.rate, now.left) == ("50.0 MB/s", 10.0)
-    over = tally(Started("writing"))
-    assert over is not None
-    assert over.amount == "500 of 1,000 rows"
-    assert tally(Noticed("a checkpoint")) is None
+    run.take(Advanced(100))
+    assert (stage.title, stage.share, stage.amount) == ("read 2 of 3", 0.5, "500 of 1,000 rows")
+    assert stage.rates == ["50.0 MB/s"]
+    assert stage.left == "0:10 left, 0:30 of all reading"
+    clock.now = 4.0
+    assert run.take(Started("writing")) is stage
+    assert (stage.amount, stage.rates, stage.left) == ("500 of 1,000 rows", ["25.0 MB/s"], "")
+    assert run.take(Noticed("a checkpoint")) is None
 
 
 def test_the_rate_is_that_of_the_last_half_minute() -> None:
     clock = Clock()
-    tally = Tally(clock)
-    tally(Started("read", total=10_000, unit="rows", unit_bytes=1_000_000))
-    for _ in range(100):
-        clock.now += 1.0
-        tally(Advanced(1))
-    for _ in range(100):
-        clock.now += 1.0
-        tally(Advanced(10))
-    now = tally.standing()
-    assert now is not None
-    assert now.rate == "10.0 MB/s"
+    run = Told(clock)
+    stage = begun_stage(run, "read", total=10_000, unit="rows", unit_bytes=1_000_000)
+    for count in (1, 10):
+        for _ in range(100):
+            clock.now += 1.0
+            run.take(Advanced(count))
+    assert stage.rates == ["10.0 MB/s"]
 
 
 def test_no_event_is_lost_between_threads() -> None:
-    tally = Tally()
-    tally(Started("read", total=80_000, unit="rows"))
+    run = Told()
+    stage = begun_stage(run, "read", total=80_000, unit="rows")
     threads = [
-        threading.Thread(target=lambda: [tally(Advanced(1)) for _ in range(10_000)])
+        threading.Thread(target=lambda: [run.take(Advanced(1)) for _ in range(10_000)])
         for _ in range(8)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    now = tally.standing()
-    assert now is not None
-    assert now.share == 1.0
+    assert stage.share == 1.0
 
 
 @pytest.mark.parametrize(
@@ -297,48 +296,38 @@ def test_durations(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def test_the_time_left_counts_the_reads_to_come() -> None:
-    now = [0.0]
-    tally = Tally(lambda: now[0])
-    tally(Started("read", total=100, unit="rows", number=2, of=4, at_most=True))
-    now[0] = 10.0
-    tally(Advanced(50))
-    standing = tally.standing()
-    assert standing is not None
-    assert left_of(standing) == "0:10 left, at most 0:50 of all reading"
-    tally(Started("read", total=100, unit="rows", number=4, of=4, at_most=True))
-    now[0] = 20.0
-    tally(Advanced(50))
-    standing = tally.standing()
-    assert standing is not None
-    assert left_of(standing) == "0:10 left of reading"
-    tally(Started("writing", total=100, unit="rows"))
-    now[0] = 30.0
-    tally(Advanced(50))
-    standing = tally.standing()
-    assert standing is not None
-    assert left_of(standing) == "0:10 left"
+@pytest.mark.parametrize(
+    ("stage", "left"),
+    [
+        ({"number": 2, "of": 4, "at_most": True}, "0:10 left, at most 0:50 of all reading"),
+        ({"number": 4, "of": 4, "at_most": True}, "0:10 left of reading"),
+        ({}, "0:10 left"),
+    ],
+)
+def test_the_time_left_counts_the_reads_to_come(stage: dict[str, Any], left: str) -> None:
+    clock = Clock()
+    run = Told(clock)
+    begun = begun_stage(run, "read", total=100, unit="rows", **stage)
+    clock.now = 10.0
+    run.take(Advanced(50))
+    assert begun.left == left
 
 
 def test_the_limit_is_the_rate_of_tasks_that_only_read() -> None:
     clock = Clock()
-    tally = Tally(clock)
-    tally(Planned(budget=2_000_000_000, threads=4))
-    tally(Started("read", total=1000, unit="rows", unit_bytes=1_000_000, number=1, of=2))
+    run = Told(clock)
+    read: dict[str, Any] = {"total": 1000, "unit": "rows", "unit_bytes": 1_000_000, "of": 2}
+    stage = begun_stage(run, "read", number=1, **read)
     clock.now = 2.0
-    tally(Advanced(50, reading=3.0, working=4.0))
-    tally(Advanced(50, reading=1.0, working=4.0))
-    now = tally.standing()
-    assert now is not None
-    assert (now.rate, now.limit) == ("50.0 MB/s", "reading alone about 100.0 MB/s")
-    over = tally(Started("read", total=1000, unit="rows", unit_bytes=1_000_000, number=2, of=2))
-    assert over is not None
-    assert over.limit == now.limit
+    run.take(Advanced(50, reading=3.0, working=4.0))
+    run.take(Advanced(50, reading=1.0, working=4.0))
+    rates = ["50.0 MB/s", "reading alone about 100.0 MB/s"]
+    assert stage.rates == rates
+    again = begun_stage(run, "read", number=2, **read)
+    assert stage.rates == rates
     clock.now = 4.0
-    tally(Advanced(50, reading=0.001, working=4.0))  # from memory
-    now = tally.standing()
-    assert now is not None
-    assert now.limit == ""
+    run.take(Advanced(50, reading=0.001, working=4.0))  # from memory
+    assert again.rates == ["25.0 MB/s"]
 
 
 def test_a_store_is_opened_in_sight(rows: Path) -> None:

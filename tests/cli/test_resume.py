@@ -106,7 +106,7 @@ def test_an_interrupted_run_says_how_to_go_on(
 
 
 @pytest.mark.parametrize(
-    "where", ["kmufs_stream_cli.commands.select.opened", "kmufs_stream.selection.find_factor"]
+    "where", ["kmufs_stream_cli.options.Showing.opened", "kmufs_stream.selection.find_factor"]
 )
 def test_interrupted_before_the_checkpoint_is_read(
     rows: Path, folder: Path, here: Cli, monkeypatch: pytest.MonkeyPatch, where: str

@@ -19,7 +19,7 @@ from kmufs_stream.factors.methods import METHODS
 from kmufs_stream.factors.solving import SOLVERS
 from kmufs_stream.options import POLICIES
 from kmufs_stream.streaming.kernels.scaling import Precision
-from kmufs_stream_cli import main, options
+from kmufs_stream_cli import main
 from kmufs_stream_cli.app import COMMANDS, program
 
 Cli = Callable[..., Run]
@@ -87,10 +87,12 @@ def test_nothing_is_suggested_where_nothing_is_near() -> None:
 
 
 def test_the_names_that_are_completed_are_those_that_there_are() -> None:
-    assert set(options.SOLVERS) == set(SOLVERS)
-    assert set(options.METHODS) == {"auto", *METHODS}
-    assert set(options.PRECISIONS) == {"auto", *get_args(Precision)}
-    assert set(options.MISSING) == set(POLICIES)
+    select = program.get_command(typer.Context(program), "select")
+    offered = {str(p.name): set(str(p.metavar).split("|")) for p in select.params}
+    assert offered["solver"] == set(SOLVERS)
+    assert offered["method"] == {"auto", *METHODS}
+    assert offered["precision"] == {"auto", *get_args(Precision)}
+    assert offered["missing"] == set(POLICIES)
 
 
 @pytest.mark.parametrize(

@@ -6,75 +6,69 @@ from typing import Annotated
 
 import typer
 
-from kmufs_stream_cli import options, outputs, show
-from kmufs_stream_cli.commands.evaluate import likely_labels
-from kmufs_stream_cli.progress import opened, shown
-from kmufs_stream_cli.table import StoreOptions, on_table
+from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.typed import typed
 
 
-@on_table
 def apply(
     result: Annotated[
         str, typer.Argument(metavar="RESULT", help="What select wrote: a folder or an address.")
     ],
-    table: Annotated[
-        StoreOptions, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
+    data: Annotated[
+        str, typer.Argument(metavar="NEW", help="The new data: whatever select takes.")
     ],
+    table: options.Store,
+    *,
     out: Annotated[
         str | None,
-        typer.Option(
-            "--out",
-            metavar="PATH",
-            callback=outputs.lasting,
-            help="Zarr store to write, a path or address; NEW's name + .selected.zarr in this "
-            "folder by default.",
-            rich_help_panel=options.OUTPUT,
+        options.output(
+            "Zarr store to write, a path or address; NEW's name + .selected.zarr in this folder "
+            "by default."
         ),
     ] = None,
-    threads: options.Threads = None,
-    memory: options.Memory = None,
     overwrite: options.Overwrite = False,
-    json: options.Json = False,
-    log: options.Log = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    resources: options.Threads,
+    screen: options.Showing,
 ) -> None:
     """Take the features that RESULT chose from new data, matched by label.
 
-    By position where there are no labels; the numbers of features then have to agree. RESULT knows
-    where in NEW the table is: the options below that say so are for data unlike its own.
+    Without labels they are matched by position; then the numbers of features must agree. NEW is
+    opened with the options recorded in RESULT: give those below only where NEW is different.
     """
     from kmufs_stream import apply as run
 
-    matrix = opened(table, log=log, quiet=quiet, like=result)
-    with shown(log=log, quiet=quiet) as progress:
+    matrix = screen.opened(table, data, like=result)
+    with screen.progress() as progress:
         done = run(
             result,
             matrix,
-            out=outputs.default_output("apply", table.data) if out is None else out,
+            out=next_commands.default_output("apply", data) if out is None else out,
             overwrite=overwrite,
-            memory=memory,
-            threads=threads,
+            memory=resources.memory,
+            threads=resources.threads,
             storage_options=table.storage_options(),
             command=typed(),
             progress=progress,
         )
-    if json:
-        show.as_json(done.summary())
+    summary = done.summary()
+    if screen.json:
+        show.as_json(summary)
         return
     console = show.console()
     show.line(
         console,
-        f"Took {len(done.columns):,} features of {done.samples:,} samples, matched by "
-        f"{done.matched}.",
+        f"Took {summary['h']:,} features of {done.samples:,} samples, matched by {done.matched}.",
         "bold",
     )
-    output = str(done.output)
-    show.facts(console, [*show.took(done.summary()), ("output", output)])
-    labels = next(iter(likely_labels(output, table)), None)
-    show.next_commands(
+    output = summary["output"]
+    show.facts(console, [*show.took(summary), ("output", output)])
+    next_commands.show_next(
         console,
-        show.command("evaluate", output, labels=labels, storage_option=table.storage_option),
-        show.opened(output, table.storage_options()),
+        next_commands.command(
+            "evaluate",
+            output,
+            labels=next(iter(done.likely_classes), None),
+            storage_option=table.storage_option,
+        ),
+        next_commands.open_in_python(output, table.storage_options()),
     )

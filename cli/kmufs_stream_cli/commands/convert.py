@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from kmufs_stream.errors import counted
-from kmufs_stream_cli import options, outputs, show
-from kmufs_stream_cli.progress import shown
-from kmufs_stream_cli.table import storage_options
+from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.wording import as_typed
 
 
@@ -21,30 +19,22 @@ def convert(
         typer.Argument(
             metavar="IN",
             help="A .csv, .tsv, .parquet (file or folder), .npy, .npz, NetCDF, HDF5 or .mat file, "
-            "or a 10x folder. FILE::NAME is what is meant inside a file: data.h5::/counts.",
+            "or a 10x folder. FILE::NAME names a table inside a file: data.h5::/counts.",
         ),
     ],
     out: Annotated[
         str | None,
-        typer.Argument(
-            metavar="OUT",
-            callback=outputs.lasting,
-            help="Zarr store to write, a path or address; IN's name + .zarr in this folder by "
-            "default.",
+        options.output_argument(
+            "Zarr store to write, a path or address; IN's name + .zarr in this folder by default."
         ),
     ] = None,
     index_column: Annotated[
         str | None,
-        typer.Option(
-            "--index-column",
-            metavar="NAME",
-            help=".csv, .parquet: the column that names the samples.",
-        ),
+        typer.Option(metavar="NAME", help=".csv, .parquet: the column that names the samples."),
     ] = None,
     coordinate: Annotated[
         list[str] | None,
         typer.Option(
-            "--coordinate",
             metavar="NAME",
             help=".csv, .parquet: a column of numbers that describes the samples, such as a class "
             "or a year; columns of text always do. May be repeated.",
@@ -53,43 +43,41 @@ def convert(
     dtype: Annotated[
         str | None,
         typer.Option(
-            "--dtype",
             metavar="NAME",
-            help="Store the values as float32 or another dtype: rounded where it is floating "
-            "point, refused where an integer cannot be one.",
+            help="Store the values as float32 or another dtype: rounded if it is floating point, "
+            "refused if an integer dtype cannot hold them.",
         ),
     ] = None,
-    memory: options.Memory = None,
-    storage_option: options.StorageOption = None,
+    *,
+    resources: options.Memory,
+    addresses: options.Addresses,
     overwrite: options.Overwrite = False,
-    json: options.Json = False,
-    log: options.Log = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    screen: options.Showing,
 ) -> None:
     """Turn a file of another format into a Zarr store, in blocks of some MB."""
     from kmufs_stream import convert as run
 
-    with shown(log=log, quiet=quiet) as progress:
+    with screen.progress() as progress:
         done = run(
             source,
-            outputs.default_output("convert", source) if out is None else out,
+            next_commands.default_output("convert", source) if out is None else out,
             index_column=index_column,
             coordinates=coordinate or (),
             dtype=dtype,
-            memory=memory,
+            memory=resources.memory,
             overwrite=overwrite,
-            storage_options=storage_options(storage_option),
+            storage_options=addresses.storage_options(),
             progress=progress,
         )
     notes = [*map(as_typed, done.notes)]
-    if json:
-        show.as_json({**done.summary(), "notes": notes})
+    summary = {**done.summary(), "notes": notes}
+    if screen.json:
+        show.as_json(summary)
         return
     console = show.console()
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
     show.line(console, f"Converted {source}: {sizes}.", "bold")
-    facts = [("coordinates", _named(done.columns))] if done.columns else []
+    facts = [("coordinates", _renamed(done.columns))] if done.columns else []
     if done.features:
         facts.append(("features", show.few(done.features)))
     missing = done.missing or {}
@@ -97,24 +85,24 @@ def convert(
     if missing.get("values"):
         facts.append(("missing", _missing(missing, parts=parts)))
     facts += [("note", note) for note in notes]
-    show.facts(console, [*facts, *show.took(done.summary()), ("output", str(done.output))])
+    show.facts(console, [*facts, *show.took(summary), ("output", summary["output"])])
     if done.format == "netcdf" and not done.tables:
         return
     variable, table = next(iter(done.tables.items()), (None, done.sizes))
     samples, *others = table
-    show.next_plan(
+    next_commands.show_plan(
         console,
-        str(done.output),
+        summary["output"],
         math.prod(table[dim] for dim in others),
         variable=variable if len(done.tables) > 1 else None,
         sample_dims=samples if len(others) > 1 else None,
         missing="mean" if parts else None,
-        storage_option=storage_option,
+        storage_option=addresses.storage_option,
     )
 
 
 def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
-    """How much is missing, and what to say about it."""
+    """Say how much is missing, and what can be done about it."""
     empty = missing["features_without_any"]
     values, features, samples = (counted(missing[n], n) for n in ("values", "features", "samples"))
     said = f"{values}, in {features} and {samples}"
@@ -123,7 +111,7 @@ def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
     return said + "; say --missing mean, drop-features or drop-samples" * parts
 
 
-def _named(columns: Mapping[str, str]) -> str:
-    """Coordinates, and the columns that they were where these have other names."""
+def _renamed(columns: Mapping[str, str]) -> str:
+    """Name coordinates, with the names of their columns where these differ."""
     said = (c if c == column else f"{c} (column {column!r})" for c, column in columns.items())
     return ", ".join(said)

@@ -7,37 +7,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream_cli import demo_data, options, show
+from kmufs_stream import RequestError
+from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.select import run_select, show_selection
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from kmufs_stream import Selection
 
 K, H = 10, 20
+COPIES = 20  # of each image
+SIDE = 8  # pixels
 
 
 def demo(
+    *,
     folder: Annotated[
         str,
         typer.Option(
-            "--folder",
             metavar="PATH",
             help="Where to put the data and the result; made if it is not there.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = "kmufs-demo",
-    json: options.Json = False,
-    log: options.Log = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    screen: options.Showing,
 ) -> None:
     """Write a small Zarr store of hand-written digits, and choose the pixels that tell them apart.
 
     Can be run again: the result is written anew, and the data where they are not there already.
     """
     from kmufs_stream import open_matrix
-    from kmufs_stream.storage.output import check_output
 
     place = Path(folder)
     data, out = place / "digits.zarr", place / "digits.selected.zarr"
@@ -49,26 +49,70 @@ def demo(
             f"The folder {folder} cannot be made: {error.strerror}.",
             "Choose another --folder.",
         ) from error
-    for made in (data, out):
-        check_output(made, [], overwrite=True, parameter="folder")
-    wrote = "Wrote" if demo_data.write_digits(data) else "Found"
-    result = run_select(open_matrix(data), K, H, out=str(out), overwrite=True, log=log, quiet=quiet)
-    if json:
+    wrote = "Wrote" if write_digits(data) else "Found"
+    result = run_select(open_matrix(data), K, H, screen, out=str(out), overwrite=True)
+    if screen.json:
         show.as_json(result.summary())
         return
-    screen = show.console()
-    show.line(screen, f"{wrote} {data}: scikit-learn's digits, {demo_data.COPIES} times each.")
-    show.line(screen, f"Ran: kmufs-stream select {data} --k {K} --h {H} --out {out} --overwrite")
-    show.line(screen)
+    console = show.console()
+    show.line(console, f"{wrote} {data}: scikit-learn's digits, {COPIES} times each.")
+    show.line(console, f"Ran: kmufs-stream select {data} --k {K} --h {H} --out {out} --overwrite")
+    show.line(console)
     show_selection(result)
-    show.line(screen)
-    show.line(screen, f"The {H} chosen of 8 x 8 pixels, by rank (x: never inked, excluded):")
-    for row in demo_data.picture(_marks(result)):
-        show.line(screen, f"  {row}")
+    show.line(console)
+    show.line(console, f"The {H} chosen of 8 x 8 pixels, by rank (x: never inked, excluded):")
+    for row in _picture(result):
+        show.line(console, f"  {row}")
 
 
-def _marks(result: Selection) -> dict[int, str]:
-    marks = {int(i): str(rank) for i, rank in zip(result.selected, result.ranks, strict=True)}
+def write_digits(path: Path) -> bool:
+    """Write scikit-learn's digits as images x pixels, every image ``COPIES`` times.
+
+    Names of pixels label the features. The digit that an image shows is stored beside it: the
+    selection never sees it, but can be judged by it. Returns False if the store is there already;
+    it is then left as it is, and factors made of it remain valid.
+    """
+    import numpy as np
+    import xarray as xr
+    from sklearn.datasets import load_digits
+
+    from kmufs_stream import rechunk
+
+    digits = load_digits()
+    pixels = np.tile(digits.data.astype(np.uint8), (COPIES, 1))
+    images = xr.DataArray(
+        pixels,
+        dims=("image", "pixel"),
+        coords={
+            "image": np.arange(len(pixels)),
+            "pixel": digits.feature_names,
+            "digit": ("image", np.tile(digits.target.astype(np.int8), COPIES)),
+        },
+        attrs={"long_name": "ink", "source": "sklearn.datasets.load_digits"},
+        name="pixels",
+    )
+    if _is_there(path, images.to_dataset()):
+        return False
+    rechunk(images, path, overwrite=True)
+    return True
+
+
+def _is_there(path: Path, data: xr.Dataset) -> bool:
+    """Whether a store holds these data, and can be read."""
+    import xarray as xr
+
+    try:
+        with xr.open_zarr(path) as stored:
+            return bool(stored.equals(data))
+    except Exception:  # nothing there, or damaged: it is written
+        return False
+
+
+def _picture(result: Selection) -> list[str]:
+    """Draw the pixels as lines of text: the rank of those chosen, an x for those excluded."""
+    marks = dict.fromkeys(range(SIDE**2), ".")
     for index in result.factor.features.excluded.values():
-        marks |= {int(i): "x" for i in index}
-    return marks
+        marks |= dict.fromkeys(index.tolist(), "x")
+    marks |= {int(i): str(rank) for i, rank in zip(result.selected, result.ranks, strict=True)}
+    cells = [mark.rjust(3) for mark in marks.values()]
+    return ["".join(cells[i : i + SIDE]) for i in range(0, len(cells), SIDE)]

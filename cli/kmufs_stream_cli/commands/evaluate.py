@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kmufs_stream.errors import RequestError, counted
-from kmufs_stream_cli import options, show
-from kmufs_stream_cli.progress import opened, shown
-from kmufs_stream_cli.table import StoreOptions, on_table
+from kmufs_stream import RequestError
+from kmufs_stream.errors import counted
+from kmufs_stream_cli import next_commands, options, show
+from kmufs_stream_cli.groups import Group, section
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kmufs_stream import Evaluation
 
 SHOWN = 10  # features
-STARTS = 10
+COMPARED = {  # measures of a row of a table, and how they are written
+    "accuracy": ("accuracy", "{:.2%}"),
+    "NMI": ("nmi", "{:.4f}"),
+    "cost ratio": ("cost_ratio", "{:.4f}"),
+    "|correlation|": ("mean_correlation", "{:.4f}"),
+}
 COST_RATIO = "of K-means on the chosen features, counted on all; 1 = as good as K-means on all"
 
-MEASURES = "K-means"
-NO_TABLE = StoreOptions("")
+kmeans = section("K-means")
 
 
-@on_table
+@dataclass(frozen=True)
+class Measuring(Group):
+    """How K-means is run."""
+
+    k: int | None = kmeans(None, "Clusters; those of RESULT by default.")
+    starts: int = kmeans(10, "Random starts of K-means; the best one counts, and fewer are sooner.")
+    seed: int = kmeans(0, "Seed of the starts.")
+
+
 def evaluate(
     results: Annotated[
         list[str],
@@ -33,98 +44,76 @@ def evaluate(
             help="What select or apply wrote, a folder or an address; several are compared.",
         ),
     ],
+    *,
     labels: Annotated[
         str | None,
         typer.Option(
-            "--labels",
             metavar="VAR",
             help="Variable along the samples, of RESULT or of --data, that holds their classes.",
         ),
     ] = None,
-    table: Annotated[
-        StoreOptions,
+    data: Annotated[
+        str | None,
         typer.Option(
-            "--data",
             metavar="DATA",
             help="The table that was selected from: for the cost on all features, and for a "
             "RESULT that holds no data. All of it is read and clustered too, which takes most of "
-            "the time. Transforms, --where and where in DATA the table is are "
-            "known from RESULT.",
+            "the time. It is opened with the options recorded in RESULT.",
         ),
-    ] = NO_TABLE,
-    k: Annotated[
-        int | None,
-        typer.Option("--k", help="Clusters; those of RESULT by default.", rich_help_panel=MEASURES),
     ] = None,
-    starts: Annotated[
-        int,
-        typer.Option(
-            "--starts",
-            help="Random starts of K-means; the best one counts, and fewer are sooner.",
-            rich_help_panel=MEASURES,
-        ),
-    ] = STARTS,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of the starts.", rich_help_panel=MEASURES)
-    ] = 0,
-    threads: options.Threads = None,
-    memory: options.Memory = None,
-    json: options.Json = False,
-    log: options.Log = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    table: options.Store,
+    measuring: Measuring,
+    resources: options.Threads,
+    screen: options.Showing,
 ) -> None:
     """Cluster the samples by the features in RESULT with K-means, and judge what is found.
 
     Against labels: accuracy, NMI and ARI. Without any: how much worse than K-means on all features
-    the clusters are (cost ratio, with --data), what lies between clusters of each chosen feature,
-    and how far the features repeat each other. Several RESULTs, such as those of several solvers,
-    make a table with a row each.
+    the clusters are (cost ratio, with --data), what share of each chosen feature's variance lies
+    between clusters, and how far the features repeat each other. Several RESULTs, such as those of
+    several solvers, make a table with a row each.
 
     Most of the time goes into K-means, of all --starts; with --data once more, on all features.
-    This machine does it all: clusters of machines are for what reads whole tables.
+    All of it runs on this machine: clusters of machines are for commands that read whole tables.
     """
     from kmufs_stream import evaluate as run
 
-    _check_table(table)
-    measures = {"k": k, "starts": starts if starts != STARTS else None, "seed": seed or None}
+    if data is None:
+        _refuse_unused(table)
     every: list[Evaluation] = []
     for result in results:
-        data = opened(table, log=log, quiet=quiet, like=result) if table.data else None
-        with shown(log=log, quiet=quiet) as progress:
+        matrix = None if data is None else screen.opened(table, data, like=result)
+        with screen.progress() as progress:
             found = run(
                 result,
                 labels=labels,
-                data=data,
-                k=k,
-                starts=starts,
-                seed=seed,
+                data=matrix,
+                **vars(measuring),
                 beside=every[-1] if every else None,
-                memory=memory,
-                threads=threads,
+                memory=resources.memory,
+                threads=resources.threads,
                 storage_options=table.storage_options(),
                 progress=progress,
             )
         every.append(found)
-    if len(every) > 1:
-        summaries = [found.summary() for found in every]
-        if json:
-            show.as_json({"evaluations": summaries})
-        else:
-            _compare(results, summaries)
-            if labels is None:
-                _next_comparison(every, results, table, measures)
-    elif json:
-        show.as_json(found.summary())
+    summaries = [found.summary() for found in every]
+    if screen.json:
+        show.as_json(summaries[0] if len(every) == 1 else {"evaluations": summaries})
+    elif len(every) == 1:
+        _show(every[0], labels)
+        commands = _next(every[0], results[0], table, data, {"labels": labels, **measuring.typed()})
+        next_commands.show_next(show.console(), *commands)
     else:
-        _show(found, labels)
-        _show_next(found, result, table, {"labels": labels, **measures})
+        _compare(results, summaries)
+        if labels is None:
+            commands = _next_comparison(every, results, table, data, measuring.typed())
+            next_commands.show_next(show.console(), *commands)
 
 
-def _check_table(table: StoreOptions) -> None:
+def _refuse_unused(table: options.Store) -> None:
     """Refuse options of --data where it is not given: nobody would look at them."""
-    unused = set(table.typed()) - {"storage_option"}
-    if unused and not table.data:
+    unused = table.typed().keys() - {"storage_option"}
+    if unused:
         option = min(f"--{name.replace('_', '-')}" for name in unused)
         raise RequestError(
             "bad_option",
@@ -135,32 +124,19 @@ def _check_table(table: StoreOptions) -> None:
 
 
 def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
-    """One row of each; what none of them has is left out."""
-    measures = {
-        "accuracy": ("accuracy", "{:.2%}"),
-        "NMI": ("nmi", "{:.4f}"),
-        "cost ratio": ("cost_ratio", "{:.4f}"),
-        "|correlation|": ("mean_correlation", "{:.4f}"),
-    }
+    """Show a row for each result, without measures that none of them has."""
     shown = {
-        name: measure
-        for name, measure in measures.items()
-        if any(summary[measure[0]] is not None for summary in summaries)
+        name: (key, text)
+        for name, (key, text) in COMPARED.items()
+        if any(summary[key] is not None for summary in summaries)
     }
     columns = [("solver", False), ("k", True), ("h", True), *((name, True) for name in shown)]
-    rows = [
-        [
-            summary["solver"] or "-",
-            str(summary["k"]),
-            str(summary["h"]),
-            *(
-                "-" if summary[key] is None else text.format(summary[key])
-                for key, text in shown.values()
-            ),
-            result,
-        ]
-        for result, summary in zip(results, summaries, strict=True)
-    ]
+    rows = []
+    for result, summary in zip(results, summaries, strict=True):
+        values = [(summary[key], text) for key, text in shown.values()]
+        measures = ["-" if value is None else text.format(value) for value, text in values]
+        row = [summary["solver"] or "-", str(summary["k"]), str(summary["h"]), *measures, result]
+        rows.append(row)
     out = show.console()
     show.table(out, [*columns, ("result", False)], rows)
     show.line(out)
@@ -173,33 +149,42 @@ def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
 
 
 def _next_comparison(
-    every: list[Evaluation], results: list[str], table: StoreOptions, measures: dict[str, Any]
-) -> None:
-    """What tells results apart that were compared without classes."""
-    likely = [
-        name
-        for name in likely_labels(results[0], table)
-        if all(name in found.described_by for found in every)
-    ]
-    made_of = {found.made_of for found in every}
-    asked: dict[str, Any] = {"data": table.data or None, **table.typed(), **measures}
+    every: list[Evaluation],
+    results: list[str],
+    table: options.Store,
+    data: str | None,
+    measuring: dict[str, Any],
+) -> list[str]:
+    """Tell results apart that were compared without classes: by likely ones, or on all features."""
+    described = set.intersection(*(set(found.described_by) for found in every))
+    likely = [name for name in every[0].likely_classes if name in described]
+    made_of = {found.made_of or "" for found in every}
     if likely:
-        asked["labels"] = likely[0]
-    elif not table.data and len(made_of) == 1 and show.can_be_typed(data := made_of.pop() or ""):
-        asked["data"] = data
+        more = {"labels": likely[0]}
+    elif data is None and len(made_of) == 1 and next_commands.can_be_typed(data := made_of.pop()):
+        more = {}
     else:
-        return
-    show.next_commands(show.console(), show.command("evaluate", results, **asked))
+        return []
+    asked = {"data": data, **table.typed(), **measuring, **more}
+    return [next_commands.command("evaluate", results, **asked)]
 
 
-def likely_labels(result: str, table: StoreOptions) -> list[str]:
-    """Coordinates of the samples of a written selection that look like their classes."""
-    from kmufs_stream.results.reading import open_selection
-    from kmufs_stream.sources.labels import likely_classes
-    from kmufs_stream.storage.places import place_of
-
-    stored = open_selection(place_of(result, table.storage_options()))
-    return [] if stored.matrix is None else likely_classes(stored.matrix, stored.k)
+def _next(
+    found: Evaluation,
+    result: str,
+    table: options.Store,
+    data: str | None,
+    asked: dict[str, Any],
+) -> list[str]:
+    """Draw a selection; judge it once more with its data, if they are still there."""
+    made_of, stores = found.made_of, table.storage_option
+    if made_of is None:
+        return []
+    commands = next_commands.report(result, stores)
+    if data is None and next_commands.can_be_typed(made_of):
+        asked = {**asked, "data": made_of, "storage_option": stores}
+        commands.append(next_commands.command("evaluate", result, **asked))
+    return commands
 
 
 def _show(found: Evaluation, labels: str | None) -> None:
@@ -216,25 +201,16 @@ def _show(found: Evaluation, labels: str | None) -> None:
     show.line(out)
     show.line(out, "The share of a feature's variance that lies between the clusters:")
     show.line(out)
-    _show_features(out, found)
-    if summary["h"] > SHOWN:
-        show.line(out, f"  and {summary['h'] - SHOWN:,} more")
-
-
-def _show_next(found: Evaluation, result: str, table: StoreOptions, asked: dict[str, Any]) -> None:
-    """What there is to see of a selection, and what its data, where they are, would tell of it."""
-    data, stores = found.made_of, table.storage_option
-    if data is None:
-        return
-    commands = show.report(result, stores)
-    if not table.data and show.can_be_typed(data):
-        again = show.command("evaluate", result, **asked, data=data, storage_option=stores)
-        commands.append(again)
-    show.next_commands(show.console(), *commands)
+    best = (-found.between).argsort(kind="stable")[:SHOWN]
+    columns = [
+        ("feature", found.selected[best]),
+        ("between", [f"{share:.2%}" for share in found.between[best]]),
+    ]
+    show.features(out, columns, found.names, best, of=summary["h"])
 
 
 def _labels(found: Evaluation, labels: str | None) -> tuple[str, str]:
-    """The classes that were compared with, or what could be."""
+    """Say which classes were compared with, or which could be."""
     if found.agreement is not None:
         classes = counted(found.agreement.classes, "classes")
         return "labels", f"{labels}: {classes} of {counted(found.agreement.samples, 'samples')}"
@@ -252,22 +228,8 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
             ("NMI", f"{summary['nmi']:.4f}"),
             ("ARI", f"{summary['ari']:.4f}"),
         ]
-    if summary["cost_ratio"] is None:
-        why = f"needs the table that was selected from: --data {found.made_of}"
-        applied = "not known of what apply wrote: it has no means of the features left out"
-        rows.append(("cost ratio", applied if found.made_of is None else why))
-    else:
-        ratio = f"{summary['cost_ratio']:.4f}"
-        rows.append(
-            (
-                "cost ratio",
-                f"{ratio}, 1 = as good as K-means on all features: of their "
-                f"variance {summary['full_cost']:.2%} is within these clusters, "
-                f"{summary['best_full_cost']:.2%} within those of K-means on all"
-                + ("; that found worse ones" if float(ratio) < 1 else ""),
-            )
-        )
     rows += [
+        ("cost ratio", _cost_ratio(found, summary)),
         ("cost", f"{summary['cost']:.2%} of the chosen features' variance is within clusters"),
         (
             "redundancy",
@@ -279,11 +241,26 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
         ("K-means", _ending(summary)),
     ]
     if summary["missing_values"]:
-        values = counted(summary["missing_values"], "values")
-        rows.append(("missing", f"means stand in for {values}"))
+        rows.append(
+            ("missing", f"means stand in for {counted(summary['missing_values'], 'values')}")
+        )
     if summary["concessions"]:
         rows.append(("to fit", "; ".join(summary["concessions"])))
     return rows + show.took(summary)
+
+
+def _cost_ratio(found: Evaluation, summary: dict[str, Any]) -> str:
+    if summary["cost_ratio"] is not None:
+        ratio = f"{summary['cost_ratio']:.4f}"
+        return (
+            f"{ratio}, 1 = as good as K-means on all features: of their variance "
+            f"{summary['full_cost']:.2%} is within these clusters, "
+            f"{summary['best_full_cost']:.2%} within those of K-means on all"
+            + ("; that found worse ones" if float(ratio) < 1 else "")
+        )
+    if found.made_of is None:
+        return "not known of what apply wrote: it has no means of the features left out"
+    return f"needs the table that was selected from: --data {found.made_of}"
 
 
 def _ending(summary: dict[str, Any]) -> str:
@@ -293,14 +270,3 @@ def _ending(summary: dict[str, Any]) -> str:
         f"best of {summary['starts']:,} starts, {how[summary['method']]}; it {came} after "
         f"{summary['iterations']:,} iterations"
     )
-
-
-def _show_features(out: Console, found: Evaluation) -> None:
-    columns = [("feature", True), ("between", True)]
-    if found.names is not None:
-        columns.append(("label", False))
-    rows = []
-    for i in (-found.between).argsort(kind="stable")[:SHOWN]:
-        row = [str(found.selected[i]), f"{found.between[i]:.2%}"]
-        rows.append(row if found.names is None else [*row, str(found.names[i])])
-    show.table(out, columns, rows)

@@ -6,25 +6,22 @@ from typing import Annotated
 
 import typer
 
-from kmufs_stream_cli import options, outputs, show
-from kmufs_stream_cli.progress import opened, shown
-from kmufs_stream_cli.table import StoreOptions, on_table
+from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.typed import typed
 
 
-@on_table
 def rechunk(
-    table: StoreOptions,
+    data: options.Data,
+    table: options.Store,
     out: Annotated[
         str | None,
-        typer.Argument(
-            metavar="OUT",
-            callback=outputs.lasting,
-            help="Zarr store to write, a path or address; DATA's name + .rechunked.zarr in this "
-            "folder by default.",
+        options.output_argument(
+            "Zarr store to write, a path or address; DATA's name + .rechunked.zarr in this folder "
+            "by default."
         ),
     ] = None,
-    memory: options.Memory = None,
+    *,
+    resources: options.Memory,
     resume: Annotated[
         bool,
         typer.Option(
@@ -34,10 +31,7 @@ def rechunk(
         ),
     ] = False,
     overwrite: options.Overwrite = False,
-    json: options.Json = False,
-    log: options.Log = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    screen: options.Showing,
 ) -> None:
     """Write a table again in chunks of few rows, within a memory budget.
 
@@ -45,20 +39,21 @@ def rechunk(
     """
     from kmufs_stream import rechunk as run
 
-    matrix = opened(table, log=log, quiet=quiet)
-    with shown(log=log, quiet=quiet) as progress:
+    matrix = screen.opened(table, data)
+    with screen.progress() as progress:
         done = run(
             matrix,
-            outputs.default_output("rechunk", table.data) if out is None else out,
-            memory=memory,
+            next_commands.default_output("rechunk", data) if out is None else out,
+            memory=resources.memory,
             resume=resume,
             overwrite=overwrite,
             storage_options=table.storage_options(),
             command=typed(),
             progress=progress,
         )
-    if json:
-        show.as_json(done.summary())
+    summary = done.summary()
+    if screen.json:
+        show.as_json(summary)
         return
     console = show.console()
     (n, p), before, after = done.shape, done.chunks_before, done.chunks
@@ -66,9 +61,9 @@ def rechunk(
     rows = [
         ("before", f"{before[0]:,} x {before[1]:,}"),
         ("now", f"{after[0]:,} x {after[1]:,}"),
-        *show.took(done.summary()),
-        ("output", str(done.output)),
+        *show.took(summary),
+        ("output", summary["output"]),
     ]
     show.facts(console, rows)
     more = {"feature_labels": table.feature_labels, "storage_option": table.storage_option}
-    show.next_plan(console, str(done.output), p, **more)
+    next_commands.show_plan(console, summary["output"], p, **more)

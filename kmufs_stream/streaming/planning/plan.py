@@ -30,6 +30,7 @@ from kmufs_stream.streaming.planning.sizing import (
 from kmufs_stream.streaming.planning.table import Table
 from kmufs_stream.system.blas import usable_cores
 from kmufs_stream.system.memory import available_memory, size
+from kmufs_stream.version import __version__
 
 KB = 1000
 SOME_GB = 100  # a size without a unit is taken for GB below this, else for MB
@@ -77,6 +78,8 @@ class Plan:
         The workers that read; None for this process.
     worker_peak : int
         Upper bound of a worker's resident bytes; 0 without a cluster.
+    notes : tuple of str
+        What may not be meant: a k or h that do not fit, a solver that takes long.
     """
 
     table: Table
@@ -96,6 +99,7 @@ class Plan:
     concessions: tuple[str, ...]
     cluster: ClusterSize | None = None
     worker_peak: int = 0
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         n, p = self.table.shape
@@ -122,6 +126,42 @@ class Plan:
         n = self.table.shape[0]
         rows = self.block_rows * self.blocks_per_partition
         return [range(a, min(a + rows, n), self.block_rows) for a in range(0, n, rows)]
+
+    def summary(self) -> dict[str, Any]:
+        """The plan in plain JSON types; the keys are listed in docs/output.md."""
+        layout, cluster = self.table.layout, self.cluster
+        sparsity = layout.sparsity
+        return {
+            "samples": self.table.shape[0],
+            "features": self.table.shape[1],
+            "taking_part": self.table.columns,
+            "dtype": str(self.table.dtype),
+            "stored_dtype": str(layout.dtype),
+            "chunk_rows": layout.chunk_rows,
+            "chunk_columns": layout.chunk_columns,
+            "shard_rows": layout.shard_rows,
+            "entries": None if sparsity is None else int(sparsity.indptr[-1]),
+            "zarr_format": layout.zarr_format,
+            "method": self.method,
+            "precision": self.precision,
+            "block_rows": self.block_rows,
+            "blocks_per_partition": self.blocks_per_partition,
+            "partitions": len(self.partitions),
+            "threads": self.threads,
+            "workers": None if cluster is None else cluster.workers,
+            "worker_memory_bytes": None if cluster is None else cluster.memory,
+            "predicted_worker_peak_bytes": self.worker_peak or None,
+            "reads": self.reads,
+            "cached_rows": self.cached_rows,
+            "rejected": dict(self.rejected),
+            "concessions": list(self.concessions),
+            "budget_bytes": self.budget,
+            "predicted_peak_bytes": self.peak,
+            "stages_bytes": dict(self.stages),
+            "output_bytes": self.output_bytes,
+            "output_chunk_rows": self.output_chunk_rows,
+            "version": __version__,
+        }
 
 
 def make_plan(table: Table, candidates: Candidates, request: PlanRequest) -> Plan:

@@ -37,6 +37,13 @@ class Table:
         return self.width or self.shape[1]
 
     @property
+    def is_one_block(self) -> bool:
+        """Whether a chunk spans all samples but not all features, so that all are read at once."""
+        layout, (samples, features) = self.layout, self.shape
+        spans_all = layout.chunk_rows >= samples > 1 and layout.chunk_columns < features
+        return layout.sparsity is None and spans_all
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of a row, or of a sparse one if it were dense."""
         return self.shape[1] * self.dtype.itemsize

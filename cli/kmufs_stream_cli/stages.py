@@ -1,0 +1,178 @@
+"""Stages of a run: how far each has come, and the words that every display has for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import psutil
+
+from kmufs_stream import Advanced, Event, Planned, Started
+from kmufs_stream.errors import counted
+from kmufs_stream_cli.show import size
+
+WINDOW = 30.0  # seconds over which a rate is taken
+LEAST_READING = 0.05  # of the time of all tasks: reading that takes less is no limit
+
+
+class Mark(NamedTuple):
+    """What a stage has done by some moment, and what tasks have spent on it, in seconds."""
+
+    moment: float
+    done: int = 0
+    reading: float = 0.0
+    working: float = 0.0
+
+
+class Stage:
+    """One stage of a run, under way or ended."""
+
+    def __init__(self, event: Started, clock: Callable[[], float]) -> None:
+        self.event, self._clock = event, clock
+        self.began, self.ended = clock(), 0.0
+        self.done = self._restored = 0
+        self._figures: dict[str, float] = {}
+        self._marks = deque([Mark(self.began)])  # of the last WINDOW; never empty
+
+    def advance(self, event: Advanced) -> None:
+        self.done += event.count
+        self._figures.update(event.figures)
+        if event.restored:
+            self._restored += event.count
+            return
+        before, now = self._marks[-1], self._clock()
+        reading, working = before.reading + event.reading, before.working + event.working
+        self._marks.append(Mark(now, self.done - self._restored, reading, working))
+        while len(self._marks) > 2 and self._marks[1].moment < now - WINDOW:
+            self._marks.popleft()
+
+    def end(self) -> None:
+        self.ended = self._clock()
+
+    @property
+    def title(self) -> str:
+        """Its name, with which one it is of how many."""
+        stage = self.event
+        most = "at most " if stage.at_most else ""
+        of = f" of {most}{stage.of}" if stage.of else ""
+        return f"{stage.stage} {stage.number}{of}" if stage.number else stage.stage
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended or self._clock()) - self.began
+
+    @property
+    def share(self) -> float | None:
+        """Done of the total, 0 to 1; None if the total is not known."""
+        return min(self.done / self.event.total, 1.0) if self.event.total else None
+
+    @property
+    def amount(self) -> str:
+        """What is done, in words; empty if nothing is counted."""
+        total, unit = self.event.total, self.event.unit
+        if not unit:
+            return ""
+        if not total or (self.ended and self.done >= total):
+            return size(self.done) if unit == "bytes" else counted(self.done, unit)
+        if unit == "bytes":
+            return f"{size(self.done)} of {size(total)}"
+        return f"{self.done:,} of {counted(total, unit)}"
+
+    @property
+    def rates(self) -> list[str]:
+        """Its rate, and what that would be if tasks did nothing but read, as far as known."""
+        speed = self._speed()
+        first, last = self._marks[0], self._marks[-1]
+        reading, working = last.reading - first.reading, last.working - first.working
+        rates = [self._rate(speed)]
+        if reading > LEAST_READING * working and speed > 0:
+            rates.append(f"reading alone about {self._rate(speed * working / reading)}")
+        return rates
+
+    @property
+    def figures(self) -> list[str]:
+        return [f"{name.replace('_', ' ')} {value:.5g}" for name, value in self._figures.items()]
+
+    @property
+    def left(self) -> str:
+        """The time left, and that of all reading if more reads follow; empty if not known."""
+        stage, speed = self.event, self._speed()
+        if not stage.total or speed <= 0 or self.ended:
+            return ""
+        left = (stage.total - self.done) / speed
+        said = f"{duration(left)} left"
+        if not stage.number or stage.unit != "rows":
+            return said
+        if stage.of <= stage.number:
+            return f"{said} of reading"
+        most = "at most " if stage.at_most else ""
+        whole = left + (stage.of - stage.number) * stage.total / speed
+        return f"{said}, {most}{duration(whole)} of all reading"
+
+    def _speed(self) -> float:
+        """How many are done in a second: lately, or by a stage that has ended."""
+        first = Mark(self.began) if self.ended else self._marks[0]
+        passed = (self.ended or self._clock()) - first.moment
+        return (self._marks[-1].done - first.done) / max(passed, 1e-6)
+
+    def _rate(self, speed: float) -> str:
+        if speed <= 0 or not self.event.unit:
+            return ""
+        if self.event.unit_bytes:
+            return f"{size(int(speed * self.event.unit_bytes))}/s"
+        return f"{speed:,.1f} {self.event.unit}/s"
+
+
+class Run:
+    """What a run tells of itself, from whatever thread: its plan, and its stages."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lock = threading.RLock()
+        self.stage: Stage | None = None
+        self.retries = 0
+        self._clock, self._began = clock, clock()
+        self._planned: Planned | None = None
+
+    def take(self, event: Event) -> Stage | None:
+        """Take in an event; one that begins a stage returns the stage that has ended."""
+        with self.lock:
+            before = self.stage
+            if isinstance(event, Planned):
+                self._planned = event
+            elif isinstance(event, Started):
+                if before is not None:
+                    before.end()
+                self.stage = Stage(event, self._clock)
+                return before
+            elif isinstance(event, Advanced) and before is not None:
+                before.advance(event)
+            return None
+
+    def retried(self) -> None:
+        """Count a chunk that had to be read again."""
+        with self.lock:
+            self.retries += 1
+
+    def resources(self) -> list[list[str]]:
+        """Memory now against the budget, who works, time since the start; then the dashboard."""
+        planned, passed = self._planned, f"{duration(self._clock() - self._began)} so far"
+        used = size(psutil.Process().memory_info().rss)
+        again = [counted(self.retries, "retries")] if self.retries else []
+        if planned is None:
+            return [[f"memory {used}", *again, passed]]
+        threads, here = counted(planned.threads, "threads"), ""
+        if planned.workers:
+            threads, here = f"{counted(planned.workers, 'workers')} of {threads}", " here"
+        memory = f"memory{here} {used} of {size(planned.budget)}"
+        dashboard = [[f"dashboard {planned.dashboard}"]] if planned.dashboard else []
+        return [[memory, threads, *again, passed], *dashboard]
+
+
+def duration(seconds: float) -> str:
+    """0:07, 12:40, 3:02:11."""
+    minutes, rest = divmod(max(round(seconds), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
