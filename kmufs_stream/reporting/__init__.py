@@ -1,7 +1,7 @@
 """A report of selections and sweeps: one HTML page that needs nothing else, and PNG images.
 
-Data go one way: ``content`` reads and sums up, ``figures`` says what there is to see, ``drawing``
-draws it, ``images`` makes SVG and PNG of that, ``page`` puts it together.
+Data go one way: ``content`` reads and sums up, ``figures`` says which figures there are,
+``drawing`` draws them, ``images`` renders them as SVG and PNG, and ``page`` fills the template.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Report:
         return [name for name in NEEDED if find_spec(name) is None]
 
     def summary(self) -> dict[str, Any]:
-        """The same in plain JSON types."""
+        """Return the same in plain JSON types."""
         return {
             "output": str(self.output),
             "bytes": self.output.stat().st_size,
@@ -79,7 +79,7 @@ def report(
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> Report:
-    """Write a page that shows selections and sweeps, and compares what are several.
+    """Write a page that shows selections and sweeps, and compares several selections.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def report(
     command : str, optional
         The command line that asks for this, to be shown.
     progress : callable, optional
-        Called with events of :mod:`kmufs_stream.events`.
+        See :func:`kmufs_stream.select`.
 
     Returns
     -------
@@ -140,13 +140,13 @@ def report(
     if image_file is not None and (single or image_file.is_file()):
         check_file(image_file, "png", places, overwrite=overwrite)
 
-    # Half a second, for those who draw alone.
+    # Half a second, only for those who draw.
     from kmufs_stream.reporting import images
     from kmufs_stream.reporting.content import read_all
-    from kmufs_stream.reporting.page import assemble
+    from kmufs_stream.reporting.page import Page
 
     progress(Started("reading"))
-    whole = assemble(read_all(places))
+    whole = Page(read_all(places))
     progress(Started("drawing", total=len(whole.pictures), unit="figures"))
     files: dict[Path, bytes] = {page_file: whole.html(command, progress).encode()}
     if image_file is not None:

@@ -1,4 +1,4 @@
-"""What a report tells of a selection or a sweep: read from where it was written, and summed up."""
+"""What a report tells of selections and sweeps, read from where they were written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import scipy.cluster.hierarchy
 import xarray as xr
-from numpy.typing import NDArray
 
 from kmufs_stream.factors.methods.leading import orient_columns
 from kmufs_stream.factors.noise import noise_edge
@@ -27,115 +26,76 @@ from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.written import read_trials
 from kmufs_stream.storage.places import Place, name_of
 from kmufs_stream.system import blas
-from kmufs_stream.typing import Float
+from kmufs_stream.typing import Array, Float, Int
 
-ROWS = 2000  # of a result that are looked at, at most
-RUNS = 20  # places that these are read from
+ROWS = 2000  # rows of a result that are read, at most
+RUNS = 20  # runs of consecutive rows that these are read in
 VALUES = 2**22  # numbers that these hold, at most
 MAPPED = 150  # features in a redundancy map, at most
-STARTS = 4  # of K-means on the rows looked at
+STARTS = 4  # of K-means on the rows read
 TABLES = (".csv", ".json")
 
 
 @dataclass(frozen=True)
 class Redundancy:
-    """How the chosen features correlate.
+    """Correlations of the best chosen features, of which at most ``MAPPED`` are shown."""
 
-    Attributes
-    ----------
-    correlation : (m, m) float64, of the best of them, similar ones side by side.
-    names : (m,) of these.
-    of : how many features the numbers below are about.
-    mean : mean absolute correlation of two of them.
-    effective_rank : how many uncorrelated features they are worth.
-    copies : pairs correlated by more than ``COPIES``, in absolute value.
-    """
-
-    correlation: Float
-    names: list[str]
-    of: int
-    mean: float
+    correlation: Float  # (m, m), of those shown, similar ones side by side
+    names: list[str]  # of those shown
+    of: int  # features that the numbers below are about
+    mean: float  # absolute correlation of two of them
     effective_rank: float
-    copies: int
+    copies: int  # pairs that correlate by more than COPIES, in absolute value
 
 
 @dataclass(frozen=True)
 class View:
-    """Rows on the two leading components of the standardised chosen features.
+    """Some rows on the two leading components of the standardised chosen features."""
 
-    Attributes
-    ----------
-    points : (m, 2) float64.
-    shares : of the variance, along each.
-    clusters : (m,) int64, by K-means on all chosen features; the largest is 0.
-    of : rows of the result.
-    """
-
-    points: Float
-    shares: tuple[float, float]
-    clusters: NDArray[np.int64]
-    of: int
+    points: Float  # (m, 2)
+    shares: tuple[float, float]  # of the variance, along each
+    clusters: Int  # (m,), by K-means on all chosen features; 0 is the largest
+    of: int  # rows of the result
 
 
 @dataclass(frozen=True)
 class Result:
-    """A written selection.
-
-    Attributes
-    ----------
-    attrs : attributes of its root.
-    selected, scores, ranks : (h,) source indices, a_i and ranks of the chosen features.
-    labels : (h,) their names, or None.
-    every_score : (p,) float64, a_i of all features; NaN where excluded.
-    eigenvalues : (r,) float64, of the correlation matrix, falling.
-    edge : the largest eigenvalue of independent features.
-    history : what the solver noted, by name, once per iteration.
-    redundancy, view : None where the result does not hold what they need.
-    """
+    """A written selection."""
 
     name: str
-    attrs: Mapping[str, Any]
-    selected: NDArray[np.int64]
-    scores: Float
-    ranks: NDArray[np.int64]
+    attrs: Mapping[str, Any]  # of its root
+    selected: Int  # (h,) source indices
+    scores: Float  # (h,)
+    ranks: Int  # (h,)
     labels: list[str] | None
-    every_score: Float
-    eigenvalues: Float
-    edge: float
+    every_score: Float  # (p,), NaN where excluded
+    eigenvalues: Float  # of the correlation matrix, falling
+    edge: float  # the noise edge of these
     usable: int
-    history: Mapping[str, NDArray[Any]]
-    redundancy: Redundancy | None
-    view: View | None
+    history: Mapping[str, Array]  # what the solver noted at each iteration
+    redundancy: Redundancy | None  # None where correlations were not kept
+    view: View | None  # None where no data were written
 
     @property
     def greedy(self) -> bool:
-        """The solver chose one feature after another."""
         return is_greedy(self.attrs["solver"])
 
     @property
     def of_optimum(self) -> float:
-        """The objective as a share of the largest that any choice has."""
         return float(self.attrs["objective"] / self.attrs["optimum"])
 
     def keys(self) -> list[str]:
-        """What its chosen features are told by: labels, or indices as text."""
+        """Identify the chosen features by label, or by index as text."""
         return self.labels or [str(i) for i in self.selected]
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What sweep wrote.
-
-    Attributes
-    ----------
-    curves : (k, solver) to its trials, by h; the columns are those of ``COLUMNS``, and
-        ``of_optimum``.
-    knees : (k, solver) to the h at the knee of what is explained, or None.
-    """
+    """What sweep wrote, by (k, solver)."""
 
     name: str
-    curves: dict[tuple[int, str], pd.DataFrame]
-    knees: dict[tuple[int, str], int | None]
+    curves: dict[tuple[int, str], pd.DataFrame]  # a row for each h, with ``of_optimum``
+    knees: dict[tuple[int, str], int | None]  # the h at the knee of what is explained
 
 
 def read_all(places: Sequence[Place]) -> list[Result | Trials]:
@@ -147,12 +107,12 @@ def read_all(places: Sequence[Place]) -> list[Result | Trials]:
 
 
 def read(place: Place, name: str) -> Result | Trials:
-    """Read what select or sweep wrote; of the data a sample of rows, whatever their number.
+    """Read what select or sweep wrote, and a sample of the rows, however many there are.
 
     Raises RequestError for anything else.
     """
     if isinstance(place, Path) and place.suffix.lower() in TABLES and place.is_file():
-        return _trials(place, name)
+        return _trials(read_trials(place), name)
     chosen = open_selection(place, applied=False)
     noted, every, ranks = chosen.diagnostics, chosen.every, chosen.root["rank"].values
     attrs = {**chosen.attrs}
@@ -184,19 +144,14 @@ def read(place: Place, name: str) -> Result | Trials:
 
 
 def _redundancy(
-    noted: xr.Dataset,
-    selected: NDArray[np.int64],
-    ranks: NDArray[np.int64],
-    labels: list[str] | None,
+    noted: xr.Dataset, selected: Int, ranks: Int, labels: list[str] | None
 ) -> Redundancy | None:
     """Sum up the correlations that were kept, and order those shown by average linkage."""
-    if "correlation" not in noted:  # of a result that an earlier version wrote
+    if "correlation" not in noted:  # an earlier version wrote it
         return None
     places = np.searchsorted(selected, noted["related_index"].values)
     best = np.argsort(ranks[places])
     correlation = noted["correlation"].values.astype(np.float64)[np.ix_(best, best)]
-    h = len(correlation)
-    strong = np.abs(correlation) > COPIES
     shown, names = correlation[:MAPPED, :MAPPED], places[best][:MAPPED]
     if len(shown) > 2:
         distance = np.clip(1 - np.abs(shown), 0, 1)
@@ -207,26 +162,24 @@ def _redundancy(
     return Redundancy(
         correlation=shown,
         names=[str(selected[i]) if labels is None else labels[i] for i in names],
-        of=h,
+        of=len(correlation),
         mean=mean_correlation(correlation),
         effective_rank=effective_rank(correlation),
-        copies=int(np.triu(strong, 1).sum()),
+        copies=int(np.triu(np.abs(correlation) > COPIES, 1).sum()),
     )
 
 
 def _view(matrix: Matrix, k: int) -> View | None:
-    """A sample of the rows, standardised within the sample."""
+    """Standardise a sample of the rows, project and cluster it; missing values become means."""
+    from sklearn.preprocessing import StandardScaler
+
     rows = _sample(matrix).astype(np.float64)
     rows[~np.isfinite(rows)] = np.nan
-    seen = ~np.isnan(rows).all(axis=0)
-    rows = rows[:, seen]
-    rows -= np.nanmean(rows, axis=0)
-    spread = np.sqrt(np.nanmean(rows**2, axis=0))
-    rows /= np.where(spread > 0, spread, 1.0)
-    rows = np.nan_to_num(rows, nan=0.0)
+    rows = rows[:, ~np.isnan(rows).all(axis=0)]
     m, h = rows.shape
     if m < 2 or h == 0:
         return None
+    rows = np.nan_to_num(StandardScaler().fit_transform(rows))
     _, values, axes = np.linalg.svd(rows, full_matrices=False)
     shares = values**2 / max(float((values**2).sum()), np.finfo(float).tiny)
     points = rows @ orient_columns(axes[:2].T)
@@ -242,8 +195,8 @@ def _view(matrix: Matrix, k: int) -> View | None:
     )
 
 
-def _sample(matrix: Matrix) -> NDArray[Any]:
-    """Runs of rows, evenly spread over all of them: few pieces of the store are read."""
+def _sample(matrix: Matrix) -> Array:
+    """Read runs of rows, evenly spread, so that few pieces of the store are read."""
     n, h = matrix.shape
     wanted = min(n, ROWS, max(VALUES // h, 2))
     length = -(-wanted // RUNS)
@@ -253,44 +206,33 @@ def _sample(matrix: Matrix) -> NDArray[Any]:
     return np.concatenate([dense(matrix.rows.read(a, a + length)) for a in starts.tolist()])
 
 
-def _trials(place: Path, name: str) -> Trials:
-    table = read_trials(place)
+def _trials(table: pd.DataFrame, name: str) -> Trials:
     table["of_optimum"] = table["objective"] / table["optimum"]
     grouped: Any = table.groupby(["k", "solver"], sort=False)
     curves = {
         (int(k), str(solver)): curve.sort_values("h", ignore_index=True)
         for (k, solver), curve in grouped
     }
-    return Trials(
-        name=name,
-        curves=curves,
-        knees={
-            which: knee(curve["h"].tolist(), curve["explained"].tolist())
-            for which, curve in curves.items()
-        },
-    )
+    knees = {
+        which: knee(curve["h"].tolist(), curve["explained"].tolist())
+        for which, curve in curves.items()
+    }
+    return Trials(name, curves, knees)
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far several selections agree.
+    """How far m selections agree."""
 
-    Attributes
-    ----------
-    shared : (m, m) int64, features that two of them have in common.
-    jaccard : (m, m) float64, the same over the features that either has.
-    by : what features are told by: ``label`` or ``index``.
-    """
-
-    shared: NDArray[np.int64]
-    jaccard: Float
-    by: str
+    shared: Int  # (m, m), features that two of them have in common
+    jaccard: Float  # (m, m), the same over the features that either has
+    by: str  # what identifies features: label or index
 
 
 def overlap(results: list[Result]) -> Overlap | None:
-    """The overlap of selections: by label, or by index where the tables have as many features.
+    """Compare selections by label, or by index if the tables have equally many features.
 
-    None where neither tells features apart across the results.
+    None where neither identifies features across the results.
     """
     labelled = all(result.labels is not None for result in results)
     if not labelled and len({len(result.every_score) for result in results}) > 1:

@@ -1,37 +1,47 @@
-"""How the figures of a report are drawn, with matplotlib."""
+"""Draw the figures of a report with matplotlib."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-from numpy.typing import NDArray
 
-from kmufs_stream.reporting.content import Result, Trials, View
+from kmufs_stream.reporting.content import Redundancy, Result, Trials, View
+from kmufs_stream.typing import Array, Float, Int
 
 INK, MUTED, LINE, PAPER = "#1d2733", "#64707f", "#d9dee5", "#ffffff"
 ACCENT, SECOND = "#0b7a8f", "#c4571f"
 HUES = (ACCENT, SECOND, "#6a5acd", "#5b8a1e", "#b83a72", "#3f7fd1", "#a8812a", "#2f9e77")
 MARKERS = "osD^vP*X"
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+# Hue by sign, opacity by strength: legible on light and on dark.
+SIGNED = [(0.0, SECOND), (0.5, f"{SECOND}00"), (0.5, f"{ACCENT}00"), (1.0, ACCENT)]
 WIDTH = 4.4  # inches of a figure
 POINTS = 1500  # more are drawn as an image
-BADGE = (0.05, 0.06)  # of the width and height that a cluster's number takes
+BADGE = (0.05, 0.06)  # share of the width and height that a cluster's number takes
 NAMED, NAME = 40, 28  # features of a map that are named, at most, and letters of a name
 STEMS = 60  # components drawn one by one, at most
 SETTINGS: Any = {
+    "axes.axisbelow": True,
     "axes.edgecolor": LINE,
     "axes.labelcolor": MUTED,
     "axes.spines.right": False,
     "axes.spines.top": False,
+    "axes.titlecolor": MUTED,
+    "axes.titlelocation": "left",
     "axes.titlesize": 8.5,
-    "figure.facecolor": "none",
     "axes.facecolor": "none",
+    "figure.facecolor": "none",
     "savefig.facecolor": "none",
     "font.size": 8.5,
+    "grid.alpha": 0.6,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "legend.borderaxespad": 0,
     "legend.frameon": False,
     "text.color": INK,
     "text.parse_math": False,  # a label may hold a $
@@ -40,12 +50,18 @@ SETTINGS: Any = {
     "ytick.color": LINE,
     "ytick.labelcolor": MUTED,
 }
-# Title, lines with their names and colours, a line across, whether it is logarithmic.
-Panel = tuple[str, list[tuple[str, NDArray[Any], str]], float | None, bool]
+
+
+class Panel(NamedTuple):
+    """One of the charts over the iterations."""
+
+    title: str
+    lines: list[tuple[str, Array, str]]  # name, values, colour
+    across: float | None = None  # where a dotted line lies
+    logarithmic: bool = False
 
 
 def draw_spectrum(figure: FigureBase, *, result: Result, k: int) -> None:
-    """Eigenvalues, those of the leading k and the next, and the noise edge."""
     axes, values = figure.subplots(), result.eigenvalues
     place = np.arange(1, len(values) + 1)
     for part, colour in ((slice(0, k), ACCENT), (slice(k, None), MUTED)):
@@ -69,87 +85,60 @@ def draw_spectrum(figure: FigureBase, *, result: Result, k: int) -> None:
     )  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlim(0.4, len(values) + 0.6)
-    _named(axes, "component", "eigenvalue")
+    _name_axes(axes, "component", "eigenvalue")
 
 
 def draw_scores(figure: FigureBase, *, result: Result, cutoff: float) -> None:
-    """Scores by place in the table; across, the h-th highest of all."""
     axes, scores = figure.subplots(), result.every_score
-    others = np.ones(len(scores), bool)
+    others = ~np.isnan(scores)
     others[result.selected] = False
-    rest = np.flatnonzero(others & ~np.isnan(scores))
     size = 7 if len(scores) <= POINTS else 2.5
-    _scatter(axes, rest, scores[rest], MUTED, size, alpha=0.45, label="not chosen")
-    _scatter(axes, result.selected, result.scores, ACCENT, max(size, 7), label="chosen")
+    for where, colour, area, label in (
+        (np.flatnonzero(others), f"{MUTED}73", size, "not chosen"),
+        (result.selected, ACCENT, 7, "chosen"),
+    ):
+        many = len(where) > POINTS
+        axes.scatter(where, scores[where], area, colour, linewidths=0, rasterized=many, label=label)
     axes.axhline(cutoff, color=SECOND, lw=1, ls=":")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.01)
-    _named(axes, "feature, by its place in the table", "score")
-    _legend(axes, 2)
+    _name_axes(axes, "feature, by its place in the table", "score")
+    _add_legend(axes, 2)
 
 
-def _scatter(axes: Axes, x: Any, y: Any, colour: str, size: float, **how: Any) -> None:
-    many = len(x) > POINTS
-    axes.scatter(x, y, s=size, color=colour, linewidths=0, rasterized=many, **how)
-
-
-def draw_redundancy(
-    figure: FigureBase, *, correlation: NDArray[np.float64], names: list[str]
-) -> None:
-    """A map of correlations, and its scale; with the features' names where there is room."""
-    axes, bar = figure.subplots(1, 2, width_ratios=(24, 1))
-    h = len(correlation)
-    axes.imshow(_shades(correlation), interpolation="none", extent=(0, h, h, 0), aspect="equal")
+def draw_redundancy(figure: FigureBase, *, found: Redundancy) -> None:
+    """Draw a map of correlations, with the features' names if there is room."""
+    axes, h = figure.subplots(), len(found.correlation)
+    colours = LinearSegmentedColormap.from_list("signed", SIGNED)
+    image = axes.imshow(found.correlation, colours, vmin=-1, vmax=1, interpolation="none")
     axes.set_xticks([])
     axes.set_yticks([])
     if h <= NAMED:
-        axes.set_yticks(
-            np.arange(h) + 0.5,
-            told_apart(names),
-            fontsize=min(7.5, 200 / h),
-        )
+        axes.set_yticks(range(h), told_apart(found.names), fontsize=min(7.5, 200 / h))
         axes.tick_params(axis="y", length=0)
-    bar.imshow(
-        _shades(np.linspace(1, -1, 101)[:, None]), interpolation="none", aspect="auto",
-        extent=(0, 1, -1, 1),
-    )  # fmt: skip
-    bar.set_xticks([])
-    bar.set_yticks([-1, 0, 1], ["\N{MINUS SIGN}1", "0", "1"])
-    bar.yaxis.tick_right()
-    bar.tick_params(length=0)
-    bar.set_title("r", color=MUTED)
-    for each in (axes, bar):
-        each.spines[:].set_visible(True)
-
-
-def _shades(correlation: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Hue by sign, opacity by strength: it reads on light and on dark."""
-    image = np.empty((*correlation.shape, 4), np.uint8)
-    for colour, where in ((ACCENT, correlation >= 0), (SECOND, correlation < 0)):
-        image[where, :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    image[..., 3] = np.clip(np.abs(correlation), 0, 1) * 255
-    return image
+    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, aspect=30, ticks=[-1, 0, 1])
+    bar.ax.set_title("r", loc="center")
+    axes.spines[:].set_visible(True)
 
 
 def draw_view(figure: FigureBase, *, view: View) -> None:
-    """Rows on two components, coloured by cluster, with the clusters' numbers."""
+    """Draw rows on two components, coloured by cluster, with the clusters' numbers."""
     axes = figure.subplots()
-    points = view.points
     for cluster in range(view.clusters.max() + 1):
-        x, y = points[view.clusters == cluster].T
+        x, y = view.points[view.clusters == cluster].T
         hue, marker = HUES[cluster % len(HUES)], MARKERS[cluster // len(HUES) % len(MARKERS)]
         axes.scatter(x, y, s=9, color=hue, marker=marker, alpha=0.7, linewidths=0, rasterized=True)
-    for cluster, place in enumerate(apart(points, view.clusters)):
+    for cluster, place in enumerate(apart(view.points, view.clusters)):
         axes.annotate(
             str(cluster + 1), place, ha="center", va="center", weight="bold", color=INK,
             bbox={"boxstyle": "circle,pad=0.25", "facecolor": PAPER, "edgecolor": LINE},
         )  # fmt: skip
     first, second = view.shares
-    _named(axes, f"component 1 ({first:.0%})", f"component 2 ({second:.0%})")
+    _name_axes(axes, f"component 1 ({first:.0%})", f"component 2 ({second:.0%})")
 
 
-def apart(points: NDArray[np.float64], clusters: NDArray[np.int64]) -> list[tuple[float, float]]:
-    """A place for each cluster's number: near its middle, where no other number stands."""
+def apart(points: Float, clusters: Int) -> list[tuple[float, float]]:
+    """Place each cluster's number near the cluster's middle, where no other number stands."""
     room = BADGE * np.ptp(points, axis=0)
     placed: list[tuple[float, float]] = []
     for cluster in range(clusters.max() + 1):
@@ -167,30 +156,30 @@ def apart(points: NDArray[np.float64], clusters: NDArray[np.int64]) -> list[tupl
 
 
 def draw_convergence(figure: FigureBase, *, panels: list[Panel]) -> None:
-    """Panels over the iterations, one below the other."""
+    """Draw panels over the iterations, one below the other."""
     every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, (title, lines, across, logarithmic) in zip(every, panels, strict=True):
-        for name, values, colour in lines:
+    for axes, panel in zip(every, panels, strict=True):
+        for name, values, colour in panel.lines:
             axes.plot(np.arange(1, len(values) + 1), values, color=colour, lw=1.4, label=name)
-        if across is not None:
-            axes.axhline(across, color=SECOND, lw=1, ls=":")
+        if panel.across is not None:
+            axes.axhline(panel.across, color=SECOND, lw=1, ls=":")
         axes.yaxis.set_major_locator(MaxNLocator(4))
-        if logarithmic and all((values > 0).all() for _, values, _ in lines):
+        if panel.logarithmic and all((values > 0).all() for _, values, _ in panel.lines):
             _logarithmic(axes, most=4)
-        if len(lines) > 1:
+        if len(panel.lines) > 1:
             axes.legend(
                 loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, labelcolor="linecolor",
-                handlelength=1, borderaxespad=0,
+                handlelength=1,
             )  # fmt: skip
-        axes.set_title(title, loc="left", color=MUTED)
-        axes.grid(axis="y", color=LINE, lw=0.6, alpha=0.6)
+        axes.set_title(panel.title)
         axes.margins(x=0.01)
-    every[-1].set_xlabel("iteration")
+        _name_axes(axes)
     every[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    every[-1].set_xlabel("iteration")
 
 
 def draw_places(figure: FigureBase, *, results: list[Result]) -> None:
-    """A row of marks per result, where its features stand."""
+    """Draw a row of marks per result, where its features stand."""
     axes = figure.subplots()
     for row, result in enumerate(results):
         hue = HUES[row % len(HUES)]
@@ -204,7 +193,7 @@ def draw_places(figure: FigureBase, *, results: list[Result]) -> None:
 
 
 def draw_curves(figure: FigureBase, *, trials: Trials, column: str) -> None:
-    """A column of a sweep over h: a hue per solver, dashes per k."""
+    """Draw a column of a sweep over h: a hue per solver, dashes per k."""
     axes = figure.subplots()
     solvers = list(dict.fromkeys(solver for _, solver in trials.curves))
     ks = sorted({k for k, _ in trials.curves})
@@ -216,13 +205,13 @@ def draw_curves(figure: FigureBase, *, trials: Trials, column: str) -> None:
         if column == "explained" and knee is not None:
             axes.plot(knee, y[x == knee][0], "o", ms=9, mfc="none", mec=hue)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _named(axes, "h, chosen features", column.replace("_", " "))
+    _name_axes(axes, "h, chosen features", column.replace("_", " "))
     if len(trials.curves) <= 3 * len(HUES):
-        _legend(axes, 3)
+        _add_legend(axes, 3)
 
 
 def _logarithmic(axes: Axes, most: int = 8) -> None:
-    """A scale whose numbers are plain text, ``most`` or so: two a decade where there is room."""
+    """Use a logarithmic scale with about ``most`` numbers: two a decade if there is room."""
     axes.set_yscale("log")
     low, high = np.log10(axes.get_ylim())
     subs = (1.0, 3.0) if 2 * (high - low) <= most else (1.0,)
@@ -231,22 +220,20 @@ def _logarithmic(axes: Axes, most: int = 8) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _named(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.grid(axis="y", color=LINE, lw=0.6, alpha=0.6)
-    axes.set_axisbelow(True)
+def _name_axes(axes: Axes, x: str = "", y: str = "") -> None:
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(axis="y")
 
 
-def _legend(axes: Axes, columns: int) -> None:
+def _add_legend(axes: Axes, columns: int) -> None:
     axes.legend(
         loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, labelcolor=MUTED,
-        handlelength=1.4, columnspacing=1.2, borderaxespad=0, handletextpad=0.5,
+        handlelength=1.4, columnspacing=1.2, handletextpad=0.5,
     )  # fmt: skip
 
 
 def told_apart(names: list[str]) -> list[str]:
-    """Long names with their middle left out, but for what tells them from each other."""
+    """Shorten long names in the middle, but keep them distinct."""
     for letters in range(NAME, max(map(len, names), default=0)):
         short = [shortened(name, letters) for name in names]
         if len(set(short)) == len(set(names)):
@@ -255,6 +242,6 @@ def told_apart(names: list[str]) -> list[str]:
 
 
 def shortened(text: str, letters: int) -> str:
-    """A long text with its middle left out."""
+    """Leave out the middle of a long text."""
     half = (letters - 1) // 2
     return text if len(text) <= letters else f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[-half:]}"

@@ -1,4 +1,4 @@
-"""Figures as images: SVG that takes its colours and fonts from the page, and PNG."""
+"""Render figures: as SVG that takes its colours and fonts from the page, and as PNG."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kmufs_stream.reporting.figures import Picture
 ROLES = {INK: "ink", MUTED: "muted", LINE: "line", PAPER: "card"} | {
     hue: f"hue-{i}" for i, hue in enumerate(HUES)
 }
-"""The page's name of each colour; what is drawn as an image keeps the colour itself."""
+"""The page's name of each colour; the parts of a figure that are images keep their colours."""
 PNG_DPI = 160
 LETTERS, LINE_HEIGHT = 80, 0.14  # of a line of a caption in a PNG: how many, and in inches
 SVG_DPI = 150  # of the parts that are images
@@ -37,7 +37,7 @@ COLOUR = re.compile("|".join(ROLES))
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Drawing by these settings alone, quietly: fonts lack letters that a label may hold."""
+    """Ignore the user's settings, and warnings of fonts that lack letters of a label."""
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         mpl.rcdefaults()
@@ -46,7 +46,7 @@ def _settings() -> Iterator[None]:
 
 
 def as_svg(picture: Picture, name: str) -> str:
-    """An SVG element for a page; ``name`` keeps its ids apart from those of others."""
+    """Return an SVG element for a page, with ids that begin with ``name``."""
     assert picture.draw is not None
     with _settings(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure = Figure(figsize=(WIDTH, picture.height), layout="constrained")
@@ -54,12 +54,12 @@ def as_svg(picture: Picture, name: str) -> str:
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None}, dpi=SVG_DPI)
     svg = WORDLESS.sub("", stream.getvalue()).strip()
-    # Within tags alone: what stands between them is what a figure says.
+    # Only within tags: the text of the figure stands between them.
     return re.sub(r"<[^/][^>]*>", lambda tag: _for_page(tag[0], name), svg)
 
 
 def _for_page(tag: str, name: str) -> str:
-    """A tag with the page's colours, ids of its own, and numbers no longer than needed."""
+    """Rewrite a tag with the page's colours, ids of its own, and numbers with two decimals."""
     if tag.startswith("<svg"):
         return re.sub(r'.*(viewBox="[^"]*").*', r"<svg \1>", tag, flags=re.S)
     tag = re.sub(r'\bid="', f'id="{name}-', tag).replace("xlink:href", "href")
@@ -70,9 +70,9 @@ def _for_page(tag: str, name: str) -> str:
 
 
 def as_png(groups: Sequence[tuple[str, Sequence[Picture]]]) -> bytes:
-    """One image of some figures, two side by side, each between its title and its caption.
+    """Return one image of some figures, two side by side, each between its title and caption.
 
-    A group begins a row. What they show is the image's description, for those who cannot see it.
+    Each group begins a row. The image's description tells what they show.
     """
     rows: list[list[tuple[str, Picture]]] = []
     for heading, pictures in groups:
@@ -96,7 +96,7 @@ def as_png(groups: Sequence[tuple[str, Sequence[Picture]]]) -> bytes:
                 assert picture.draw is not None
                 picture.draw(place)
         stream = io.BytesIO()
-        said = " ".join(f"{picture.title}: {picture.alt}" for row in rows for _, picture in row)
+        said = " ".join(f"{p.title}: {p.description}" for row in rows for _, p in row)
         metadata = {"Software": None, "Description": said}
         figure.savefig(stream, format="png", dpi=PNG_DPI, metadata=metadata)
     return stream.getvalue()
