@@ -225,7 +225,7 @@ def test_columns_that_are_no_numbers_are_named() -> None:
     table = pd.DataFrame(X, columns=[f"g{i}" for i in range(X.shape[1])])
     table = table.assign(kind="left", day=pd.Timestamp("2024-01-01"), whole=range(len(X)))
     for fit in (KMeansUFS(2, 3).fit, lambda data: select(data, 2, 3)):
-        with pytest.raises(RequestError, match="are no numbers: 'kind', 'day'") as caught:
+        with pytest.raises(RequestError, match="are not numbers: 'kind', 'day'") as caught:
             fit(table)
         assert "select_dtypes" in caught.value.remedy
     as_objects = table.drop(columns=["kind", "day"]).astype(object)

@@ -190,4 +190,4 @@ def _open_in_python(data: Any, opening: Opening) -> Matrix:
             "KMeansUFS(k, h).fit takes it; or write it, as anndata.AnnData(X).write_h5ad('x.h5ad') "
             "does, and give that path."
         )
-    raise RequestError("unknown_source", f"{kind} is no table that can be opened as it is.", known)
+    raise RequestError("unknown_source", f"A {kind} cannot be opened as it is.", known)

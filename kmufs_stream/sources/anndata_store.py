@@ -21,6 +21,7 @@ import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
+from kmufs_stream.sources.dimensions import Stacking
 from kmufs_stream.sources.hdf5_rows import HDF5Array, open_hdf5, without_anndata
 from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, check_table
@@ -89,24 +90,14 @@ def open_anndata(place: Place, opening: Opening) -> Matrix:
         )
     frame, labels = _coordinates(obs, var, name)
     held = int(obs.memory_usage(deep=True).sum() + var.memory_usage(deep=True).sum())
-    layout = Layout(
-        dtype=dtype,
-        chunk_rows=1,
-        chunk_columns=shape[1],
-        shard_rows=1,
-        zarr_format=3 if hdf5 else root.metadata.zarr_format,
-        held_bytes=held,
-    )
     rows: Rows
     if isinstance(node, zarr.Array):
         dense = open_array(node, opening)
-        rows, dtype = dense.rows, dense.dtype
-        layout = replace(dense.layout, held_bytes=held)
+        rows, dtype, layout = dense.rows, dense.dtype, dense.layout
         inventory = dense.provenance.inventory
     elif _is_array(node):
         array = rows = HDF5Array(node)
-        chunk, columns = array.chunks
-        layout = replace(layout, chunk_rows=chunk, chunk_columns=columns, shard_rows=chunk)
+        layout = Stacking(DIMS, shape, (0,), (1,)).layout(dtype, array.chunks)
         inventory = array.inventory
     else:
         rows = _sparse(node, shape, f"{values} of {path}", opening)
@@ -115,15 +106,16 @@ def open_anndata(place: Place, opening: Opening) -> Matrix:
             command = csr_command(place, group, opening.layer, raw=opening.raw)
             sparsity = replace(sparsity, csr_command=command)
         dtype = _read_dtype(dtype)
+        layout = Layout(dtype, 1, shape[1], 1, sparsity=sparsity)
         held += rows.held_bytes
-        layout = replace(layout, dtype=dtype, sparsity=sparsity, held_bytes=held)
         inventory = partial(_sparse_inventory, node, opening)
+    zarr_format = 3 if hdf5 else root.metadata.zarr_format
     return Matrix(
         rows=rows,
         shape=(shape[0], shape[1]),
         dtype=dtype,
         labels=labels,
-        layout=layout,
+        layout=replace(layout, zarr_format=zarr_format, held_bytes=held),
         metadata=Metadata(name, *DIMS, frame),
         provenance=Provenance(
             path, inventory, place, feature_table=f"{group}/{table}" if group else table
@@ -257,14 +249,13 @@ def _table(node: Any, place: str) -> pd.DataFrame:
             node, arrays = _checked(node)
         if _is_array(node):
             return _structured(np.asarray(node[:]))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                from anndata.io import read_elem
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from anndata.io import read_elem
 
-                frame = read_elem(node)
-        except ImportError as error:
-            raise without_anndata(place) from error
+            frame = read_elem(node)
+    except ImportError as error:
+        raise without_anndata(place) from error
     except KmufsError:
         raise
     except Exception as error:

@@ -173,7 +173,7 @@ def check_columns(frame: pd.DataFrame) -> None:
     if others:
         raise RequestError(
             "bad_dtype",
-            f"The DataFrame holds columns that are no numbers: {first_few(map(repr, others))}.",
+            f"The DataFrame holds columns that are not numbers: {first_few(map(repr, others))}.",
             "Leave out what describes the samples, as df.select_dtypes('number') does.",
         )
 

@@ -60,7 +60,7 @@ class Condition:
         columns = {name: coordinates[of] for name, of in self.names.items()}
         for name in self.computed:  # a multiplied text may fill all memory
             if columns[name].dtype.kind not in NUMBERS:
-                raise ValueError(f"{self.names[name]} holds texts, which are only compared")
+                raise ValueError(f"{self.names[name]} holds text, which can only be compared")
         table = pd.DataFrame(columns)
         met = np.asarray(table.eval(self.text, engine="python", local_dict={}, global_dict={}))
         if met.dtype != bool or met.shape != (len(table),):
@@ -111,7 +111,9 @@ def parsed(condition: str, known: Sequence[str]) -> Condition:
         if isinstance(part, ast.Name):
             computed[part.id] = None
         elif not isinstance(part, ast.Constant) or not isinstance(part.value, int | float):
-            raise ValueError(f"{shown(ast.unparse(part))} is no number, and is only compared")
+            raise ValueError(
+                f"{shown(ast.unparse(part))} is not a number, and can only be compared"
+            )
     stands_for = {placeholder: name for name, placeholder in quoted.items()}
     used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     # pandas interprets backticks; in what ast writes they are in texts only.

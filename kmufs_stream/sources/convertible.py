@@ -66,7 +66,7 @@ def said_inside(folder: Path) -> str:
     """Suggest, in a sentence, what to give instead of a folder."""
     names = data_inside(folder)
     if not names:
-        return "The folder holds no store, and no file that can be converted: look for a slip."
+        return "The folder holds no store and no file that can be converted; check the path."
     return f"Give one of what is in it: {first_few(names)}."
 
 
@@ -85,7 +85,7 @@ def refuse_convertible(path: str) -> None:
         hint = f"{made} Else first type: {shlex.join(command)}"
     if kind in ("csv", "parquet"):
         columns = Text(
-            "Columns of numbers that are no features: {index_column}, {coordinates}.",
+            "Columns of numbers that are not features: {index_column}, {coordinates}.",
             coordinates=Placeholder("NAME"),
         )
         hint = columns + " " + hint

@@ -108,7 +108,7 @@ def check_text(labels: NDArray[Any] | None, name: str) -> None:
         try:
             str(labels[i]).encode("utf-8").decode("utf-8")
         except UnicodeError as error:
-            raise ValueError(f"number {i} of {name!r} is no text: {error}") from error
+            raise ValueError(f"number {i} of {name!r} is not text: {error}") from error
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
             hint += BESIDE
         if any(_is_feature(matrix, name) for matrix in matrices):
             hint = Text(
-                "It is a feature there, no coordinate of the samples: convert makes it "
+                "It is a feature there, not a coordinate of the samples: convert makes it "
                 "one, with {coordinates}.",
                 coordinates=name,
             )

@@ -82,26 +82,17 @@ class Layout:
 
     Attributes
     ----------
-    dtype : numpy.dtype
-        On disk; that of ``rows.take``.
-    chunk_rows, chunk_columns : int
-        The smallest piece that can be decoded alone.
-    shard_rows : int
-        Rows of the smallest piece that can be written alone; ``chunk_rows`` if unsharded.
-    chunk_cells : int
-        Numbers in the smallest piece that can be decoded alone; 0 for ``chunk_rows *
+    dtype : on disk; that of ``rows.take``.
+    chunk_rows, chunk_columns : the smallest piece that can be decoded alone.
+    shard_rows : rows of the smallest piece that can be written alone; ``chunk_rows`` if unsharded.
+    chunk_cells : numbers in the smallest piece that can be decoded alone; 0 for ``chunk_rows *
         chunk_columns``.
-    zarr_format : int
-        2 or 3; 3 for arrays open in Python.
-    in_memory : bool
-        The values are in this process's memory and are read without a copy. Such data are not
-        read on a cluster, and not checked for changes.
-    copied : bool
-        Reading a block copies it: its rows are assembled from several dimensions, or picked.
-    sparsity : Sparsity or None
-        Of sparse data, which ``rows.read`` returns as CSR; None for dense data.
-    held_bytes : int
-        Memory that the source itself takes.
+    zarr_format : 2 or 3; 3 for arrays open in Python.
+    in_memory : the values are in this process's memory and are read without a copy. Such data are
+        not read on a cluster, and not checked for changes.
+    copied : reading a block copies it: its rows are assembled from several dimensions, or picked.
+    sparsity : of sparse data, which ``rows.read`` returns as CSR; None for dense data.
+    held_bytes : memory that the source itself takes.
     """
 
     dtype: np.dtype[Any]

@@ -53,21 +53,14 @@ class Metadata:
 
     Attributes
     ----------
-    name : str
-        Name of the data variable.
-    sample_dim, feature_dim : str
-        Names of the dimensions.
-    coords : xarray.Dataset
-        Coordinates along either dimension, and attributes of the dataset.
-    transposed : bool
-        The store holds features x samples.
-    attrs : dict
-        Attributes of the data variable.
-    encoded : bool
-        ``rows.take``, ``coords`` and ``attrs`` are encoded by CF conventions (packed numbers,
+    name : of the data variable.
+    sample_dim, feature_dim : names of the dimensions.
+    coords : coordinates along either dimension, and attributes of the dataset.
+    transposed : the store holds features x samples.
+    attrs : attributes of the data variable.
+    encoded : ``rows.take``, ``coords`` and ``attrs`` are encoded by CF conventions (packed numbers,
         times as numbers), and results are written so; otherwise as xarray decodes them.
-    beside : xarray.Dataset
-        Other variables along the samples, lazy, encoded as ``coords`` are.
+    beside : other variables along the samples, lazy, encoded as ``coords`` are.
     """
 
     name: str
@@ -86,20 +79,14 @@ class Provenance:
 
     Attributes
     ----------
-    source : str
-        Where the data are, for people.
-    inventory : callable
-        Lists what identifies the stored data: their metadata as text, then a text for each stored
-        chunk, with its size and time. Called before and after reading, to notice changes; raises
-        BrokenError for missing chunks. May take a while.
-    place : path, address, Zarr store or None
-        The store that holds the data, which no output may overwrite.
-    located : dict
-        The parameters of :func:`kmufs_stream.open_matrix` that chose the table, as JSON types.
-    where : str
-        The condition that its samples meet, or "".
-    feature_table : str or None
-        Group of an AnnData store that describes the features.
+    source : where the data are, for people.
+    inventory : lists what identifies the stored data: their metadata as text, then a text for each
+        stored chunk, with its size and time. Called before and after reading, to notice changes;
+        raises BrokenError for missing chunks. May take a while.
+    place : the store that holds the data, which no output may overwrite.
+    located : parameters of :func:`kmufs_stream.open_matrix` that chose the table, as JSON types.
+    where : the condition that its samples meet, or "".
+    feature_table : group of an AnnData store that describes the features.
     """
 
     source: str

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
-from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import (
@@ -75,12 +74,9 @@ def open_store(place: Place, opening: Opening) -> Matrix:
 
 def _open(place: Place, opening: Opening) -> Matrix:
     node = _open_node(place, opening.group)
-    if (
-        isinstance(node, zarr.Array)
-        and not isinstance(place, Store)
-        and _stands_in_dataset(node, place)
-    ):
-        inside = place.resolve()
+    named = isinstance(node, zarr.Array) and dimension_names(node, [xr.Dataset()]) is not None
+    if named and not isinstance(place, Store) and is_zarr(place.resolve().parent):
+        inside = place.resolve()  # an array of a dataset, which holds its coordinates
         place = inside.parent
         opening = replace(opening, variable=opening.variable or inside.name)
         node = _open_node(place, None)
@@ -112,17 +108,11 @@ def tables_in(place: Place) -> dict[str, dict[str, int]]:
     group = zarr.open_group(zarr_root(place), mode="r")
     datasets = open_datasets(group)
     found = _candidates(dict(sorted(group.arrays())), datasets, Opening())
+    tables = sorted(found.items(), key=lambda table: _likelihood(table[1]), reverse=True)
     return {
-        name: dict(
-            zip(dimension_names(found[name], datasets) or (), found[name].shape, strict=True)
-        )
-        for name in sorted(found, key=lambda name: _likelihood(found[name]), reverse=True)
+        name: dict(zip(dimension_names(array, datasets) or (), array.shape, strict=True))
+        for name, array in tables
     }
-
-
-def _stands_in_dataset(array: zarr.Array[Any], place: Path | UPath) -> bool:
-    """Whether an array is part of a dataset, which holds its coordinates."""
-    return dimension_names(array, [xr.Dataset()]) is not None and is_zarr(place.resolve().parent)
 
 
 def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
@@ -135,7 +125,7 @@ def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
         if path.endswith(".h5ad"):
             raise RequestError(
                 "not_anndata",
-                f"{path} is named as an AnnData file and is none: it is not HDF5.",
+                f"{path} is named like an AnnData file but is not HDF5.",
                 "Fetch it again, or write it with anndata (write_h5ad).",
             ) from None
         raise RequestError(

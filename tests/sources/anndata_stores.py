@@ -1,4 +1,4 @@
-"""AnnData stores of every kind, written by anndata itself and by its older formats' rules."""
+"""Write AnnData stores of every kind, with anndata and in its older formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Write = Callable[[anndata.AnnData, Path], Path]
 
 
 def counts(n: int = 240, p: int = 30, k: int = 3, seed: int = 0) -> npt.NDArray[np.float32]:
-    """Counts of k kinds of cells, about a fifth of them above 0; the last gene is never seen."""
+    """Return counts of k kinds of cells, a fifth of them above 0; those of the last gene are 0."""
     rng = np.random.default_rng(seed)
     rates = rng.gamma(0.3, 1.0, size=(k, p)) * np.linspace(0.2, 2.0, p)
     X = rng.poisson(rates[rng.integers(k, size=n)]).astype(np.float32)
@@ -28,7 +28,7 @@ def counts(n: int = 240, p: int = 30, k: int = 3, seed: int = 0) -> npt.NDArray[
 
 
 def annotated(X: Any, **more: Any) -> anndata.AnnData:
-    """X with columns of every type in obs and var."""
+    """Return an object with columns of every type in obs and var."""
     n, p = X.shape
     obs = pd.DataFrame(
         {
@@ -83,7 +83,7 @@ def _write_zarr(adata: anndata.AnnData, path: Path, version: int) -> Path:
 
 
 def write_legacy_h5ad(adata: anndata.AnnData, path: Path) -> Path:
-    """As anndata 0.6 wrote it: structured tables, h5sparse attributes, raw.X at the top."""
+    """Write as anndata 0.6 did: structured tables, h5sparse attributes, raw.X at the top."""
     path = path.with_suffix(".h5ad")
     with h5py.File(path, "w") as file:
         _legacy_matrix(file, "X", adata.X)
@@ -96,7 +96,7 @@ def write_legacy_h5ad(adata: anndata.AnnData, path: Path) -> Path:
 
 
 def write_legacy_zarr(adata: anndata.AnnData, path: Path) -> Path:
-    """As anndata 0.6 wrote it to Zarr: structured arrays, no encoding-type."""
+    """Write to Zarr as anndata 0.6 did: structured arrays, no encoding-type."""
     path = path.with_suffix(".zarr")
     group = zarr.open_group(path, mode="w", zarr_format=2)
     group.create_array("X", data=np.asarray(adata.X), chunks=(50, adata.shape[1]))
@@ -106,7 +106,7 @@ def write_legacy_zarr(adata: anndata.AnnData, path: Path) -> Path:
 
 
 def _records(table: pd.DataFrame) -> npt.NDArray[Any]:
-    """The index and the numeric columns; text as bytes."""
+    """Return the index and the numeric columns as records, with text as bytes."""
     numeric = table.select_dtypes(include=["number", "bool"])
     columns = {"index": np.array([str(x).encode() for x in table.index])}
     for name in numeric:

@@ -1,4 +1,4 @@
-"""AnnData: one row per kind of input, each against the model computed from the array in memory."""
+"""AnnData of every kind, compared with the model of the same array in memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WRITERS = [
 
 
 def write_zip(adata: anndata.AnnData, path: Path) -> Path:
-    """A store in a zip file, as it is put on a web page."""
+    """Write a zipped store."""
     path = path.with_suffix(".zarr.zip")
     with zarr.storage.ZipStore(path, mode="w") as store, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -56,7 +56,7 @@ def write_zip(adata: anndata.AnnData, path: Path) -> Path:
 
 
 def unsorted(X: npt.NDArray[Any]) -> Any:
-    """CSR with the columns of each row in falling order, and each value split in two entries."""
+    """Return CSR with columns in descending order, and each value split into two entries."""
     made = sp.csr_matrix(np.concatenate([X, X], axis=1))
     indices = made.indices % X.shape[1]
     for a, b in zip(made.indptr, made.indptr[1:], strict=False):
@@ -80,7 +80,7 @@ KINDS = {
 
 
 def check_selection(path: Path, X: npt.NDArray[Any], out: Path, **where: Any) -> xr.Dataset:
-    """Select from the store and hold the result against X; returns what was written."""
+    """Select from the store, compare the result with X, and return what was written."""
     matrix = open_matrix(path, **where)
     assert matrix.shape == X.shape
     expected = reference(X).every_score(K)
@@ -96,7 +96,7 @@ def check_selection(path: Path, X: npt.NDArray[Any], out: Path, **where: Any) ->
 
 
 def pairs() -> Iterator[Any]:
-    """Every way to write with every kind of X; quick are a kind's first two, in turn."""
+    """Pair every way to write with every kind of X; two of each kind are quick tests."""
     for i, kind in enumerate(KINDS):
         for j, write in enumerate(WRITERS):
             yield (write, kind) if (i + j) % len(WRITERS) < 2 else slow(write, kind)
@@ -303,7 +303,7 @@ def test_a_store_by_columns_that_does_not_fit_is_told_how_to_turn(
     python, _, program = shlex.split(error.value.remedy.partition("streamed: ")[2])
     assert (python, _, program) == ("python", "-c", shlex.split(other.value.remedy)[-1])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of anndata's, about what it writes
+        warnings.simplefilter("ignore")  # anndata warns about what it writes
         exec(program)
     (turned,) = tmp_path.glob("cells.csr.*")
     found = open_matrix(turned, **options)
@@ -379,7 +379,7 @@ def test_a_real_store_of_2018(tmp_path: Path) -> None:
 def test_the_copy_says_which_features_were_chosen(write: stores.Write, tmp_path: Path) -> None:
     X = counts()
     adata = annotated(X, uns={"kept": [1, 2]}, obsm={"pca": X[:, :2]})
-    if "legacy" in write.__name__:  # of which anndata reads ASCII only
+    if "legacy" in write.__name__:  # anndata reads only ASCII of these
         adata.var_names = [f"gene {i}" for i in range(X.shape[1])]
     path = write(adata, tmp_path / "cells")
     out = tmp_path / f"chosen{path.suffix}"

@@ -1,4 +1,4 @@
-"""Arrays that are open in Python already."""
+"""Arrays and tables of Python."""
 
 from __future__ import annotations
 
@@ -169,5 +169,5 @@ def test_a_data_frame_has_labels() -> None:
     assert list(matrix.labels) == list("abcde")
     np.testing.assert_array_equal(matrix.rows.read(10, 20), X[10:20])
     assert list(matrix.metadata.coords["sample"].values) == names
-    with pytest.raises(RequestError, match="no numbers: 'text'"):
+    with pytest.raises(RequestError, match="not numbers: 'text'"):
         open_matrix(frame.assign(text="x"))

@@ -1,4 +1,4 @@
-"""Conditions on coordinates: what they may say, what they mean, and what they may not do."""
+"""Conditions on coordinates: what they mean, and what they are not allowed to do."""
 
 from __future__ import annotations
 

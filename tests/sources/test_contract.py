@@ -1,4 +1,4 @@
-"""What holds of every source: whoever adds one names it here."""
+"""Checks of every source; add new ones to SOURCES."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ X = np.where(planted(90, 6) < 0, 0.0, planted(90, 6))
 
 
 def by_the_short_way(folder: Path) -> Matrix:
-    """A format that xarray does not know, as its docstring says: a table in a file of NumPy's."""
+    """Open a file of NumPy as the docstring of Matrix advises."""
     path = folder / "x.npy"
     np.save(path, X)
     lazy = da.from_array(np.load(path, mmap_mode="r"), chunks=(30, 6))
@@ -83,7 +83,7 @@ def array_of(block: Any) -> Any:
 def test_a_source_is_a_table(data: Any) -> None:
     matrix = open_matrix(data)
     assert matrix.shape == X.shape
-    rows = pickle.loads(pickle.dumps(matrix.rows))  # as a worker of a cluster gets them
+    rows = pickle.loads(pickle.dumps(matrix.rows))  # as on a cluster
     block = rows.read(7, 41)
     assert block.dtype == matrix.dtype
     assert sparse.issparse(block) == (matrix.layout.sparsity is not None)

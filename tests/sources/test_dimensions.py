@@ -1,4 +1,4 @@
-"""Dimensions as rows and columns, against NumPy's transpose and reshape; and what comes out."""
+"""Dimensions as rows and columns, compared with NumPy's transpose and reshape; and outputs."""
 
 from __future__ import annotations
 

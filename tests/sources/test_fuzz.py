@@ -1,4 +1,4 @@
-"""Stores of any kind are read as they were written; damaged ones never lead to a wrong answer."""
+"""Stores of any kind are read as written, and damage never leads to a wrong answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODECS: dict[int, list[Any]] = {
 
 @st.composite
 def stores(draw: Any) -> dict[str, Any]:
-    """How a table is laid out and labelled."""
+    """Draw how a table is stored and labelled."""
     n, p = draw(st.integers(8, 30)), draw(st.integers(fuzzing.H, 7))
     form = draw(st.sampled_from([2, 3]))
     chunks = (draw(st.integers(1, n + 3)), draw(st.integers(1, p + 2)))

@@ -1,4 +1,4 @@
-"""Parts of sparse data, and what they miss: as of the same numbers in a dense array."""
+"""Parts of sparse data and missing values, compared with the same numbers in a dense array."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POLICIES = [
 
 
 def gappy() -> npt.NDArray[np.float64]:
-    """Counts of which some are missing: all of one gene, all but equal ones of another."""
+    """Return counts with gaps: all of one gene, all but equal ones of another."""
     X = counts(n=240, p=30).astype(np.float64)
     rng = np.random.default_rng(1)
     X[rng.random(X.shape) < 0.002] = np.nan
@@ -48,7 +48,7 @@ def gappy() -> npt.NDArray[np.float64]:
 
 
 def sparse_store(X: npt.NDArray[Any], folder: Path) -> Path:
-    """In a store by rows, the missing values among those that are stored."""
+    """Write CSR with the missing values stored as entries."""
     return write_zarr3(annotated(sp.csr_matrix(X)), folder / "cells")
 
 

@@ -1,4 +1,4 @@
-"""Names of features that mean the same."""
+"""Different spellings of names of features."""
 
 from __future__ import annotations
 

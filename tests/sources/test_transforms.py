@@ -1,4 +1,4 @@
-"""Transforms: on dense and sparse data, as scanpy's users write them."""
+"""Transforms of dense and sparse data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = ["normalise-rows:500", "log1p"]
 
 
 def by_hand(X: npt.NDArray[Any], total: float) -> npt.NDArray[np.float64]:
-    """log1p of rows scaled to sum to the total; empty rows stay."""
+    """Return log1p of rows scaled to sum to the total; empty rows stay."""
     sums = X.sum(axis=1, keepdims=True, dtype=np.float64)
     return np.log1p(X / np.where(sums > 0, sums, 1) * total)
 

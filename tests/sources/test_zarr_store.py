@@ -1,4 +1,4 @@
-"""What is opened from Zarr stores, and what is refused, named."""
+"""Opening Zarr stores, and the errors."""
 
 from __future__ import annotations
 

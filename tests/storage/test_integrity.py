@@ -143,7 +143,7 @@ def test_compressed_text_that_counts_wrongly_is_told_before_memory_is_taken(
     ("kind", "sound", "damaged", "told"),
     [
         ("O", "é".encode(), b"\xf8\xf8", r"chunk .*0 of .*/gene cannot be read: Unicode"),
-        ("U5", "é".encode("utf-32-le"), b"\0\xd8\0\0", "number 2 of 'gene' is no text"),
+        ("U5", "é".encode("utf-32-le"), b"\0\xd8\0\0", "number 2 of 'gene' is not text"),
     ],
 )
 def test_labels_that_are_no_text_are_told_where_they_are(
