@@ -53,7 +53,8 @@ from kmufs_stream.results.result import (
 from kmufs_stream.results.writing import write_result
 from kmufs_stream.solvers import feature_scores, ranking
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.restrict import keep_samples, matching
+from kmufs_stream.sources.matching import matching
+from kmufs_stream.sources.samples import keep_samples
 from kmufs_stream.storage.output import check_output, check_two_outputs
 from kmufs_stream.storage.places import Place, PlaceLike, place_of
 from kmufs_stream.storage.provenance import origin

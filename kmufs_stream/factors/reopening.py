@@ -11,7 +11,7 @@ from kmufs_stream.errors import RequestError
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.store import load_factor
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.restrict import samples_meeting
+from kmufs_stream.sources.samples import samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.written import identify
 from kmufs_stream.storage.places import Place, PlaceLike, check_exists, place_of

@@ -16,7 +16,7 @@ from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.layout import dense
 from kmufs_stream.sources.matching import ReorderedRows
 from kmufs_stream.sources.names import plain
-from kmufs_stream.sources.restrict import keep_samples, samples_meeting, unknown_names
+from kmufs_stream.sources.samples import keep_samples, samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.sources.written import Written, open_written
 from kmufs_stream.storage.places import Place, name_of

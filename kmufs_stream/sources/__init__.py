@@ -21,9 +21,10 @@ from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
 from kmufs_stream.sources.arrays import open_bare, open_dataarray, open_dataset, open_frame
 from kmufs_stream.sources.convertible import refuse_convertible
+from kmufs_stream.sources.matching import ask_features
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.opening import Names, Opening, named
-from kmufs_stream.sources.restrict import ask_features, samples_meeting
+from kmufs_stream.sources.samples import samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.zarr_store import open_array, open_store
 from kmufs_stream.storage.places import Place, check_exists, is_zarr, name_of, place_of

@@ -1,40 +1,27 @@
-"""Keep some samples, by a condition on coordinates, and some features, by patterns of names."""
+"""Keep some samples: given rows, or those that meet a condition on coordinates."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from keyword import iskeyword
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import (
-    KmufsError,
-    Option,
-    RequestError,
-    Text,
-    did_you_mean,
-    first_few,
-    listed,
-)
+from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.condition import parsed
 from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.dimensions import COORDINATE_ROWS
 from kmufs_stream.sources.layout import Block, dense, joined_rows
 from kmufs_stream.sources.matrix import Matrix, Rows
 from kmufs_stream.sources.names import plain
-from kmufs_stream.sources.spelling import Spellings
 from kmufs_stream.storage.chunks import describe
-
-Patterns = str | Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -172,88 +159,3 @@ def _misspelt(condition: str, along: list[str]) -> str:
     words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
     unknown = [word for word in words if word not in along and not iskeyword(word)]
     return did_you_mean(unknown[0], along) if unknown else ""
-
-
-def ask_features(matrix: Matrix, features: Patterns, exclude: Patterns) -> Matrix:
-    """Return the matrix with only some features taking part; the others keep their places.
-
-    Raises RequestError for patterns that no name meets, or if no feature is left.
-    """
-    asked = np.ones(matrix.shape[1], bool)
-    if features is not None:
-        asked = matching(matrix, features, "features")
-    if exclude is not None:
-        asked &= ~matching(matrix, exclude, "exclude_features")
-    if not asked.any():
-        raise RequestError(
-            "no_features",
-            Text("No feature is left by {features} and {exclude_features}."),
-            "Leave one of them out, or ask for more.",
-        )
-    if matrix.asked is not None:
-        asked &= np.isin(np.arange(len(asked)), matrix.asked)
-    return replace(matrix, asked=np.flatnonzero(asked))
-
-
-def matching(matrix: Matrix, patterns: str | Sequence[str], parameter: str) -> NDArray[np.bool_]:
-    """Return (p,) whether the name of a feature, or its number without names, meets a pattern.
-
-    A pattern is a name, a shell pattern, or ``@FILE`` with a name on each line. If no name meets it
-    literally, other spellings are tried. Raises RequestError for patterns that meet nothing.
-    """
-    labels = matrix.labels
-    texts = [str(i if labels is None else plain(labels[i])) for i in range(matrix.shape[1])]
-    places: dict[str, list[int]] = {}
-    for i, text in enumerate(texts):
-        places.setdefault(text, []).append(i)
-    met = np.zeros(len(texts), bool)
-    lost = []
-    spellings = None
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        from_file = pattern.startswith("@") and pattern not in places
-        for label in _lines(pattern[1:], parameter) if from_file else [pattern]:
-            found = places.get(label, [])
-            if not found and not from_file:
-                found = [i for i, text in enumerate(texts) if fnmatchcase(text, label)]
-            if not found and labels is not None:
-                spellings = spellings or Spellings(texts, matrix.metadata.feature_dim)
-                found = spellings.of(label) or ([] if from_file else spellings.meeting(label))
-            met[found] = True
-            if not found:
-                lost.append(label)
-    if lost:
-        whole = None if spellings is None else spellings.completed(lost[0])
-        raise _unknown(lost, list(places), parameter, whole)
-    return met
-
-
-def _unknown(lost: list[str], labels: list[str], parameter: str, whole: str | None) -> RequestError:
-    """The error for patterns that meet no feature; ``whole`` is one to use instead."""
-    hint = f"{did_you_mean(lost[0], labels)}Labels are like {', '.join(map(repr, labels[:3]))}."
-    if whole is not None:
-        hint = f"For all of these, write {whole!r}."
-    elif Path(lost[0]).is_file():
-        hint = f"To take labels from that file, write @{lost[0]}."
-    names = first_few(map(repr, lost))
-    return RequestError(
-        "unknown_features",
-        Text("{}: no feature is called {}.", Option(parameter), names),
-        hint,
-    )
-
-
-def _lines(path: str, parameter: str) -> list[str]:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(
-            "not_found",
-            Text(
-                "{}: the file {} cannot be read: {}.",
-                Option(parameter),
-                path,
-                getattr(error, "strerror", error),
-            ),
-            "Give a text file with one label on each line.",
-        ) from error
-    return [line.strip() for line in lines if line.strip()]
