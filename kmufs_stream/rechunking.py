@@ -1,4 +1,4 @@
-"""Stores written again in chunks of few rows."""
+"""Write a store again in chunks of few rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
-import xarray as xr
 import zarr
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.events import SILENT, Advanced, Noticed, Progress, Started
 from kmufs_stream.factors.identity import check_unchanged, identity_of_copy
-from kmufs_stream.results.writing import copy_coordinates, storable
+from kmufs_stream.formats.blocks import check_fits
+from kmufs_stream.results.writing import write_frame
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.storage.output import check_output, filled, new_output, new_zarr
 from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
@@ -31,19 +30,19 @@ from kmufs_stream.system.memory import peak_memory, size
 from kmufs_stream.version import __version__
 
 CHUNK_BYTES = 8 * MB
-TILE_BYTES = 128 * MB  # more at a time gains nothing, but where a source chunk asks for it
-COPIES = 4  # of a tile: as read, in one piece, read back, and what the codecs make of it
+TILE_BYTES = 128 * MB  # more at a time gains nothing; a larger source chunk is one tile
+COPIES = 4  # of a tile: as read, contiguous, read back, and in the codecs
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """What is read and written at a time, and the chunks that are written.
+    """The tiles that are copied at a time, and the chunks that are written.
 
     Attributes
     ----------
-    rows, columns : of a tile, which is made of whole source chunks.
-    chunk_rows : rows of a written chunk; it has the columns of a tile.
-    peak : predicted resident bytes at most.
+    rows, columns : of a tile, which consists of whole source chunks.
+    chunk_rows : rows of a written chunk, which has the columns of a tile.
+    peak : upper bound of the process's resident bytes.
     """
 
     rows: int
@@ -52,7 +51,7 @@ class Tiling:
     peak: int
 
     def tiles(self, shape: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
-        """All tiles, those of the same rows one after another."""
+        """Yield all tiles, those of the same rows one after another."""
         n, p = shape
         for a in range(0, n, self.rows):
             for b in range(0, p, self.columns):
@@ -61,20 +60,20 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Rechunking:
-    """What :func:`kmufs_stream.rechunk` wrote.
+    """Result of :func:`kmufs_stream.rechunk`.
 
     Attributes
     ----------
     output : path, address or Zarr store
-        Where.
+        Where it was written.
     shape : (int, int)
         Samples and features.
     chunks_before, chunks : (int, int)
-        Samples and features of a chunk, of the data and as they were written.
+        Samples and features of a chunk, in the data and as written.
     seconds : float
         Wall-clock seconds.
     predicted_peak : int
-        Resident bytes that the plan allowed for, at most.
+        Upper bound of the process's resident bytes, by the plan.
     """
 
     output: Place
@@ -85,7 +84,7 @@ class Rechunking:
     predicted_peak: int
 
     def summary(self) -> dict[str, Any]:
-        """The same in plain JSON types; the keys are listed in docs/output.md."""
+        """Return the same in plain JSON types; docs/output.md lists the keys."""
         return {
             "output": name_of(self.output),
             "samples": self.shape[0],
@@ -110,28 +109,28 @@ def rechunk(
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> Rechunking:
-    """Write a table again in chunks of few rows, so that it can be streamed.
+    """Copy a table into chunks of few rows, so that it can be streamed.
 
     Parameters
     ----------
     data : path, address, Zarr store or array, table in memory, or Matrix
-        (n, p), whatever :func:`kmufs_stream.open_matrix` opens, but for sparse data.
+        Anything that :func:`kmufs_stream.open_matrix` opens, except sparse data.
     out : path, address or empty Zarr store
-        Where to write samples x features, the stored values and their dtype, the coordinates and
-        attributes. Where whole rows do not fit, a chunk holds some of the features.
+        Where to write samples x features: the stored values in their dtype, coordinates and
+        attributes. If whole rows do not fit in memory, a chunk holds some of the features.
     memory : str or int, optional
-        Most memory to use; half of what is available by default.
+        Memory budget in bytes, or such as ``"2GB"``; by default half of what is available.
     overwrite : bool, default False
-        Replace what is there; see :func:`kmufs_stream.select`.
+        Replace an existing store; see :func:`kmufs_stream.select`.
     resume : bool, default False
-        Go on from what an earlier call, which did not end, has left in ``<out>.checkpoint``: where
-        ``out`` is a folder of this machine.
+        Continue from ``<out>.checkpoint``, which a call that did not end has left, if ``out`` is a
+        folder of this machine.
     storage_options : mapping, optional
-        For fsspec, where any of these is an address.
+        Options of fsspec for addresses.
     command : str, optional
-        The command line that asks for this, to be kept in that checkpoint with the date.
+        A command line to record in that checkpoint, with the date.
     progress : callable, optional
-        Told of what happens; see :func:`kmufs_stream.select`.
+        Called with each event; see :func:`kmufs_stream.select`.
 
     Returns
     -------
@@ -141,16 +140,16 @@ def rechunk(
     Raises
     ------
     RequestError
-        Sparse data, a budget in which no source chunk fits, an output that must not be written; to
-        go on from what was left by a call with other data or in other chunks.
+        The data are sparse, no source chunk fits in the budget, the output must not be written, or
+        the checkpoint is of other data or other chunks.
     BrokenError
-        A chunk cannot be read, writing fails, what was written reads back otherwise, the data
-        change meanwhile.
+        A chunk cannot be read, writing fails, what was written reads back otherwise, or the data
+        changed meanwhile.
 
     Notes
     -----
-    Reads each source chunk once, and what was written once: what an earlier call wrote too, and
-    where that reads back otherwise it is written again.
+    Reads each source chunk once, and the output once. With ``resume`` it reads back what the
+    earlier call wrote, and writes again what is damaged.
     """
     began = time.perf_counter()
     target = place_of(out, storage_options)
@@ -158,100 +157,76 @@ def rechunk(
     check_output(target, matrix.inputs, overwrite=overwrite, parameter="out")
     tiling = plan_tiles(matrix, memory)
     identity = identity_of_copy(matrix)
-    dims = (matrix.metadata.sample_dim, matrix.metadata.feature_dim)
-    chunks = (tiling.chunk_rows, tiling.columns)
-    template = da.zeros(matrix.shape, dtype=matrix.layout.dtype, chunks=-1)
-    root = storable(matrix.metadata.coords, matrix)
-    root = root.assign({matrix.metadata.name: xr.Variable(dims, template, matrix.metadata.attrs)})
-    encoding = {matrix.metadata.name: {"chunks": chunks}}
-    form: dict[str, Any] = {"zarr_format": matrix.layout.zarr_format, "consolidated": False}
+    metadata, chunks = matrix.metadata, (tiling.chunk_rows, tiling.columns)
+    dims = (metadata.sample_dim, metadata.feature_dim)
 
     def lay_out(store: Store) -> None:
-        root.to_zarr(store, mode="w", compute=False, encoding=encoding, **form)
-        copy_coordinates(root, store, matrix.source)
+        write_frame(store, metadata.coords, matrix, {metadata.name: (dims, matrix.shape, chunks)})
 
-    def fill(store: Store, tiles: Path | None) -> None:
-        array = zarr.open_array(store, path=matrix.metadata.name)
-        _copy(matrix, array, tiling, tiles, progress)
+    def fill(store: Store, marks: Path | None) -> None:
+        array = zarr.open_array(store, path=metadata.name)
+        _copy(matrix, array, tiling, marks, progress)
         check_unchanged(matrix, identity["data chunks"])
 
     if isinstance(target, Path):
         place = target.resolve()
-        beside = place.with_name(f"{place.name}.checkpoint")
-        about = origin(matrix.source, command)
-
-        def tell(text: str) -> None:
-            if resume:
-                progress(Noticed(text))
-
-        with (
-            Checkpoint(beside, resume=resume, tell=tell, about=about) as kept,
-            new_output(target, overwrite=overwrite) as partial,
-        ):
-            kept.begin({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})
-            assert isinstance(kept.folder, Path)
-            folder, begun, tiles = (kept.folder / name for name in ("store", "begun", "tiles"))
+        checkpoint = Checkpoint(
+            place.with_name(f"{place.name}.checkpoint"),
+            resume=resume,
+            tell=lambda text: progress(Noticed(text)) if resume else None,
+            about=origin(matrix.source, command),
+        )
+        with checkpoint, new_output(target, overwrite=overwrite) as partial:
+            checkpoint.begin({**identity, "chunks": f"{chunks}, {tiling.rows} rows at a time"})
+            assert isinstance(checkpoint.folder, Path)
+            folder, begun, marks = (checkpoint.folder / n for n in ("store", "begun", "tiles"))
             with filled(folder) as store:
                 if not begun.exists():
                     lay_out(store)
-                    tiles.mkdir(exist_ok=True)
+                    marks.mkdir(exist_ok=True)
                     begun.touch()
-                fill(store, tiles)
+                fill(store, marks)
             folder.rename(partial)
+    elif resume:
+        raise RequestError(
+            "bad_option",
+            f"{name_of(target)} is not on this machine: nothing is kept there to go on from.",
+            Text("Leave out {resume}, or rechunk into a folder and copy it."),
+        )
     else:
-        if resume:
-            raise RequestError(
-                "bad_option",
-                f"{name_of(target)} is not on this machine: nothing is kept there to go on from.",
-                Text("Leave out {resume}, or rechunk into a folder and copy it."),
-            )
         with new_zarr(target, overwrite=overwrite) as store:
             lay_out(store)
             fill(store, None)
-    return Rechunking(
-        output=target,
-        shape=matrix.shape,
-        chunks_before=(matrix.layout.chunk_rows, matrix.layout.chunk_columns),
-        chunks=chunks,
-        seconds=time.perf_counter() - began,
-        predicted_peak=tiling.peak,
-    )
+    before = (matrix.layout.chunk_rows, matrix.layout.chunk_columns)
+    seconds = time.perf_counter() - began
+    return Rechunking(target, matrix.shape, before, chunks, seconds, tiling.peak)
 
 
 def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
-    """Whole rows where they fit, else as many columns as do; whole source chunks either way.
+    """Plan tiles of whole rows if these fit, else of as many columns as do.
 
-    Raises RequestError for sparse data, and where not even one source chunk fits.
+    Raises RequestError for sparse data, and if not even one source chunk fits.
     """
-    if matrix.layout.sparsity is not None:
+    layout = matrix.layout
+    if layout.sparsity is not None:
+        turn = layout.sparsity.csr_command
         raise RequestError(
             "sparse",
             f"{matrix.source} is sparse: it has no chunks of rows and columns.",
-            f"Have it stored by rows: {matrix.layout.sparsity.csr_command}"
-            if matrix.layout.sparsity.csr_command
+            f"Have it stored by rows: {turn}"
+            if turn
             else "Stored by rows it is streamed as it is.",
         )
-    (n, p), item = matrix.shape, matrix.layout.dtype.itemsize
-    budget = memory_budget(memory)
-    rows, columns = min(matrix.layout.chunk_rows, max(n, 1)), min(matrix.layout.chunk_columns, p)
+    (n, p), item, budget = matrix.shape, layout.dtype.itemsize, memory_budget(memory)
+    rows, columns = min(layout.chunk_rows, max(n, 1)), min(layout.chunk_columns, p)
     chunk = rows * columns * item
 
-    def peak(tile: int) -> int:
-        return (
-            BASELINE
-            + matrix.layout.held_bytes
-            + COPIES * tile
-            + 2 * min(DECODED_AT_ONCE * chunk, tile)
-        )
+    def needed(tile: int) -> int:
+        return layout.held_bytes + COPIES * tile + 2 * min(DECODED_AT_ONCE * chunk, tile)
 
-    if peak(chunk) > budget:
-        raise RequestError(
-            "does_not_fit",
-            f"One chunk of {matrix.source} holds {size(chunk)}; {size(peak(chunk))} of memory are "
-            f"needed, {size(budget)} may be used.",
-            Text("Give {memory} or more.", memory=f"{-(-peak(chunk) // MB)}MB"),
-        )
-    spare = budget - BASELINE - matrix.layout.held_bytes
+    copying = f"One chunk of {matrix.source} holds {size(chunk)}: copying it"
+    check_fits(copying, needed(chunk), budget)
+    spare = budget - BASELINE - layout.held_bytes
     most = max(min(spare // (COPIES + 2), TILE_BYTES), chunk)
     if rows * p * item <= most:
         columns = p
@@ -259,23 +234,19 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
     else:
         columns = min(columns * (most // chunk), p)
     chunk_rows = min(max(CHUNK_BYTES // (columns * item), 1), rows)
-    return Tiling(rows, columns, chunk_rows, peak(rows * columns * item))
+    return Tiling(rows, columns, chunk_rows, BASELINE + needed(rows * columns * item))
 
 
 def _copy(
     matrix: Matrix, target: zarr.Array[Any], tiling: Tiling, marks: Path | None, progress: Progress
 ) -> None:
-    """Copy tile by tile, reading back each; ``marks`` keeps a checksum of each that is done."""
-    n, p = matrix.shape
-    item = matrix.layout.dtype.itemsize
+    """Copy tile by tile, and read each back; ``marks`` keeps the checksums of finished tiles."""
+    (n, p), item = matrix.shape, matrix.layout.dtype.itemsize
     progress(Started("rechunking", total=n * p * item, unit="bytes", unit_bytes=1))
     for number, (rows, columns) in enumerate(tiling.tiles(matrix.shape)):
         mark = None if marks is None else marks / str(number)
-        if (
-            mark is not None
-            and mark.exists()
-            and mark.read_text() == _checksum(target, rows, columns)
-        ):
+        done = mark.read_text() if mark is not None and mark.exists() else None
+        if done is not None and done == _checksum(target, rows, columns):
             count = (rows.stop - rows.start) * (columns.stop - columns.start) * item
             progress(Advanced(count, restored=True))
             continue
@@ -297,10 +268,10 @@ def _copy(
 
 
 def _start_damaged_chunk_anew(target: zarr.Array[Any], stop: int, columns: slice) -> None:
-    """Overwrite the chunk that row ``stop`` cuts, if it cannot be decoded to write part of it.
+    """Overwrite a chunk that row ``stop`` cuts in two, if it cannot be decoded to write a part.
 
-    The rows from ``stop`` on then differ from their checksum, and are written again too. The chunk
-    that the first row of a tile cuts has been written or read just before.
+    Its rows from ``stop`` on then differ from their checksum, and are written again as well. A
+    chunk that the first row of a tile cuts was read or written with the tile before.
     """
     start = stop - stop % target.chunks[0]
     chunk = slice(start, min(start + target.chunks[0], target.shape[0]))
@@ -309,9 +280,9 @@ def _start_damaged_chunk_anew(target: zarr.Array[Any], stop: int, columns: slice
 
 
 def _checksum(target: zarr.Array[Any], rows: slice, columns: slice) -> str:
-    """Of what is written there; nothing where it cannot be read."""
+    """Compute the checksum of what is stored there; "" if it cannot be read."""
     try:
         written = np.ascontiguousarray(target[rows, columns])
-    except Exception:  # whatever a codec makes of a damaged chunk: it is written again
+    except Exception:  # codecs raise anything for a damaged chunk, which is then written again
         return ""
     return str(zlib.crc32(written.data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,20 +143,15 @@ def write_result(
     name = column_name(matrix, frame)
     shape = (matrix.shape[0], len(selected))
     chunk = (plan.output_chunk_rows, len(selected))
-    root = storable(frame, matrix)
-    encoding = {}
+    values = {}
     if samples:
         dims = (matrix.metadata.sample_dim, matrix.metadata.feature_dim)
         if matrix.metadata.transposed:
             dims, shape, chunk = dims[::-1], shape[::-1], chunk[::-1]
-        template = da.zeros(shape, dtype=matrix.layout.dtype, chunks=-1)
-        root = root.assign({name: xr.Variable(dims, template, matrix.metadata.attrs)})
-        encoding = {name: {"chunks": chunk}}
-    form: Any = {"zarr_format": matrix.layout.zarr_format, "consolidated": False}
+        values = {name: (dims, shape, chunk)}
     with new_zarr(out, overwrite=overwrite) as folder:
-        root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **form)
         try:
-            copy_coordinates(root, folder, matrix.source)
+            write_frame(folder, frame, matrix, values)
             if samples:
                 target = zarr.open_array(folder, path=name)
                 _copy_columns(matrix, selected, target, plan, progress)
@@ -164,11 +159,35 @@ def write_result(
             verify()  # what could be read before may have been changed meanwhile
             raise
         for group, content in groups.items():
-            content.to_zarr(folder, group=group, mode="w", **form)
+            content.to_zarr(folder, group=group, mode="w", **_form(matrix))
         verify()
 
 
-def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
+def write_frame(
+    folder: Store,
+    frame: xr.Dataset,
+    matrix: Matrix,
+    values: Mapping[str, tuple[tuple[str, str], tuple[int, int], tuple[int, int]]],
+) -> None:
+    """Write coordinates, and arrays of the table's dtype that are to be filled.
+
+    ``values`` holds dimensions, shape and chunks of these arrays by name. Raises BrokenError for
+    coordinates that cannot be read.
+    """
+    root = _storable(frame, matrix)
+    for name, (dims, shape, _) in values.items():
+        template = da.zeros(shape, dtype=matrix.layout.dtype, chunks=-1)
+        root = root.assign({name: xr.Variable(dims, template, matrix.metadata.attrs)})
+    encoding = {name: {"chunks": chunks} for name, (_, _, chunks) in values.items()}
+    root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **_form(matrix))
+    _copy_coordinates(root, folder, matrix.source)
+
+
+def _form(matrix: Matrix) -> dict[str, Any]:
+    return {"zarr_format": matrix.layout.zarr_format, "consolidated": False}
+
+
+def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
     if matrix.metadata.sample_dim in frame.dims and matrix.metadata.encoded:
         frame = frame.chunk(
@@ -182,11 +201,8 @@ def storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
     return frame.assign_coords(xr.Coordinates(text, indexes={}))  # an index would be loaded
 
 
-def copy_coordinates(root: xr.Dataset, folder: Store, source: str) -> None:
-    """Values of the lazy coordinates, a piece at a time; xarray has written their metadata.
-
-    Raises BrokenError for what cannot be read; ``source`` is where it lies, for people.
-    """
+def _copy_coordinates(root: xr.Dataset, folder: Store, source: str) -> None:
+    """Copy the lazy coordinates, of which xarray has written the metadata, piece by piece."""
     for name, coordinate in root.coords.items():
         if coordinate.chunks is None:
             continue
