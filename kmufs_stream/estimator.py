@@ -1,4 +1,4 @@
-"""The selection as a scikit-learn transformer."""
+"""Select features as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import xarray as xr
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
@@ -29,17 +28,18 @@ from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.arrays import check_columns
 from kmufs_stream.sources.id_columns import note_of_whole_numbers
 from kmufs_stream.sources.layout import dense
+from kmufs_stream.typing import Array, Bool, Float
 
-DENSE_BYTES = 16_000_000  # of a sparse table made dense at a time
+DENSE_BYTES = 16_000_000  # of the part of a sparse table that is made dense at a time
 
 
 class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose, without labels, the h features that best separate k clusters.
 
-    NumPy and SciPy sparse arrays and pandas frames are accepted, and Dask and xarray arrays, which
-    are read block by block and transformed lazily. ``partial_fit`` takes rows in batches and keeps
-    p x p sums of them; the answer is worked out when it is first asked for, and is that of ``fit``
-    on all rows at once, to rounding.
+    Takes NumPy and SciPy sparse arrays, pandas frames, and Dask and xarray arrays, which are read
+    block by block and transformed lazily. ``partial_fit`` takes rows in batches and keeps p x p
+    sums of them; features are chosen when they are first asked for, up to rounding as by ``fit`` on
+    all rows at once.
 
     Parameters
     ----------
@@ -53,16 +53,16 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     n_features_in_ : int
-        Features of the table that was fitted.
+        Number of features of the fitted table.
     feature_names_in_ : object array, shape (p,)
-        Their names, where it has any.
+        Their names, if the table has any.
     factor_ : Factor
-        Of all rows so far.
+        Factor of all rows so far.
     scores_ : float64 array, shape (p,)
-        Share of each feature's variance that the leading k components explain, NaN where it is
-        constant.
+        Share of each feature's variance that the leading k components explain; NaN for constant
+        features.
     solution_ : Solution
-        What the solver returned; its indices count the features that vary.
+        Solution of the solver, whose indices count the features that vary.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     n_features_in_: int
-    feature_names_in_: NDArray[Any]
+    feature_names_in_: Array
     _batches: Batches | None
     _found: tuple[Factor, Solution] | None
 
@@ -86,23 +86,22 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose features from a samples x features table; y is ignored.
 
-        Raises RequestError, a ValueError, for what :func:`kmufs_stream.decompose` and
-        :func:`kmufs_stream.select` refuse.
+        Raises RequestError, a ValueError, as :func:`kmufs_stream.select` does.
         """
-        with self._speaking():
+        with self._explaining_options():
             matrix = self._open(X, reset=True, least=2)
             self._batches = None
             self._found = self._solved(decompose(matrix, self.k))
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Take in further rows, after those of ``fit`` too; y is ignored.
+        """Add rows, also after those of ``fit``; y is ignored.
 
-        Raises RequestError after a ``fit`` of more than several thousand features, which leaves
-        no sums that could go on.
+        Raises RequestError after a ``fit`` of more than several thousand features, which keeps no
+        sums to which rows could be added.
         """
         first = not self.__sklearn_is_fitted__()
-        with self._speaking():
+        with self._explaining_options():
             matrix = self._open(X, reset=first, least=1)
         rows = dense(matrix.rows.read(0, matrix.shape[0]))
         batches = Batches.before(rows) if first else self._batches
@@ -119,34 +118,32 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Any:
-        """The chosen columns: of Dask and xarray arrays lazily, else as scikit-learn returns them.
+        """Return the chosen columns, of Dask and xarray arrays lazily.
 
-        Raises ValueError for another number of features than was fitted.
+        Raises ValueError if the number of features is not that of the fitted table.
         """
         if not isinstance(X, da.Array | xr.DataArray):
             return super().transform(X)
         check_is_fitted(self)
         matrix = self._open(X, reset=False, least=1)
         chosen = self.get_support(indices=True)
-        return (
-            X[:, chosen]
-            if isinstance(X, da.Array)
-            else X.isel({matrix.metadata.feature_dim: chosen})
-        )
+        if isinstance(X, da.Array):
+            return X[:, chosen]
+        return X.isel({matrix.metadata.feature_dim: chosen})
 
     @property
     def factor_(self) -> Factor:
-        """The factor of all rows so far."""
+        """Factor of all rows so far."""
         return self._answer()[0]
 
     @property
     def solution_(self) -> Solution:
-        """What the solver returned."""
+        """Solution of the solver."""
         return self._answer()[1]
 
     @property
-    def scores_(self) -> NDArray[np.float64]:
-        """(p,) the score of each feature, NaN where it is constant."""
+    def scores_(self) -> Float:
+        """(p,) scores, NaN for constant features."""
         factor = self.factor_
         scores = np.full(len(factor.features.mean), np.nan)
         scores[factor.features.usable] = feature_scores(
@@ -162,18 +159,18 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def _get_support_mask(self) -> NDArray[np.bool_]:
+    def _get_support_mask(self) -> Bool:
         factor, solution = self._answer()
         mask = np.zeros(len(factor.features.mean), bool)
         mask[factor.features.usable[solution.selected]] = True
         return mask
 
     def _answer(self) -> tuple[Factor, Solution]:
-        """The factor and its solution; after partial_fit they are worked out here."""
+        """Return the factor and its solution; after partial_fit, compute them first."""
         check_is_fitted(self)
         if self._found is None:
             assert self._batches is not None
-            with self._speaking():
+            with self._explaining_options():
                 self._found = self._solved(self._batches.factor(as_whole("k", self.k)))
         return self._found
 
@@ -184,8 +181,8 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return factor, solve(factor, factor.k, h, self.solver, AdmmOptions())
 
     @contextmanager
-    def _speaking(self) -> Iterator[None]:
-        """Where a remedy names what this estimator does not take, tell so."""
+    def _explaining_options(self) -> Iterator[None]:
+        """Add to hints which of the options that they name this estimator does not take."""
         try:
             yield
         except RequestError as error:
@@ -199,7 +196,7 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise
 
     def _open(self, X: Any, *, reset: bool, least: int) -> Matrix:
-        """The table, checked: against the one that was fitted, unless ``reset``."""
+        """Open a table and check it, against the one that was fitted unless ``reset``."""
         check_solver(self.solver)
         as_whole("k", self.k)
         if isinstance(X, da.Array | xr.DataArray):
@@ -213,7 +210,7 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             X,
             reset=reset,
             accept_sparse="csr",
-            ensure_all_finite="allow-nan",  # refused below, with a remedy of ours
+            ensure_all_finite="allow-nan",  # refused below, with a better hint
             ensure_min_samples=least,
             ensure_min_features=self.k if reset else 1,
         )
@@ -239,8 +236,7 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _refuse_missing(X: Any) -> None:
-    """Raise RequestError for a checked table that holds NaN."""
-    values: NDArray[Any] = X if isinstance(X, np.ndarray) else X.data
+    values: Array = X if isinstance(X, np.ndarray) else X.data
     if values.dtype.kind == "f" and np.isnan(values.sum(dtype=np.float64)):
         raise RequestError(
             "missing_values",
@@ -251,7 +247,7 @@ def _refuse_missing(X: Any) -> None:
 
 
 def _note_whole_numbers(X: pd.DataFrame) -> None:
-    """Warn of columns that stand apart as classes or numbers of the samples do."""
+    """Warn of columns that look like classes or ids of the samples."""
     dtypes = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     if len(dtypes) == X.shape[1]:
         doubt = note_of_whole_numbers(
@@ -262,14 +258,14 @@ def _note_whole_numbers(X: pd.DataFrame) -> None:
 
 
 def _dense_blocks(X: Any) -> da.Array:
-    """A CSR table as a Dask array whose blocks are made dense as they are read."""
+    """Wrap a CSR table in a Dask array whose blocks are made dense as they are read."""
     n, p = X.shape
     rows = max(DENSE_BYTES // (p * X.dtype.itemsize), 1)
     cuts = [min(rows, n - a) for a in range(0, n, rows)]
 
-    def block(block_info: Any) -> NDArray[Any]:
+    def block(block_info: Any) -> Array:
         (first, last), _ = block_info[None]["array-location"]
-        values: NDArray[Any] = X[first:last].toarray()
+        values: Array = X[first:last].toarray()
         return values
 
     return da.map_blocks(  # type: ignore[no-any-return, no-untyped-call]

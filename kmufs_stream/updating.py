@@ -1,4 +1,4 @@
-"""Rows added to a factor: only they are read, and the merged state is decomposed again."""
+"""Add rows to a factor: only these are read, and the merged sums are decomposed again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.events import SILENT, Progress, Started
@@ -44,6 +43,7 @@ from kmufs_stream.streaming.kernels.scaling import Precision, Scaling, read_prob
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.planning.sizing import PlanRequest
 from kmufs_stream.system import blas
+from kmufs_stream.typing import Bool
 
 UNKNOWN = "data that are not recorded"
 
@@ -60,17 +60,17 @@ def update(
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> Factor:
-    """The factor of the rows that a factor was made from, followed by those of ``data``.
+    """Add the rows of ``data`` to a factor, after those that it was made from.
 
     Parameters
     ----------
     factor : Factor, path, address or Zarr store
         One made by ``gram``, or where it is stored.
     data : path, address, Zarr store or array, table in memory, or Matrix
-        (m, p), whatever :func:`kmufs_stream.open_matrix` opens, with the same features: in any
-        order where labels name them. The factor's transforms, features that take part, and what
-        becomes of missing values and rare features are those of the new rows too; so is its dtype,
-        to which floating point is rounded, and where in the data the table is.
+        Anything that :func:`kmufs_stream.open_matrix` opens, with the same features, in any order
+        if labels name them. The factor's transforms, choice of features and treatment of missing
+        values and rare features apply to the new rows too; so does its dtype, to which floating
+        point is rounded, and where in the data the table is.
     out, overwrite
         Where to store the result; see :func:`kmufs_stream.save_factor`.
     memory, threads, storage_options, command, progress
@@ -79,21 +79,20 @@ def update(
     Returns
     -------
     Factor
-        Equal, to rounding, to the factor of all rows together; its row sample holds the same rows.
+        Up to rounding that of all rows together, with the same rows in its sample.
 
     Raises
     ------
     RequestError
-        A factor without its Gram matrix, other features, numbers that the factor's dtype does not
-        hold, rows that are in it already (of part of them as far as samples show), or before which
-        a feature was left out that has to take part with them; whatever
-        :func:`kmufs_stream.decompose` refuses.
+        The factor has no Gram matrix, or left out a feature that the new rows bring back; the new
+        rows have other features, do not fit the factor's dtype, or are in it already (if some are,
+        as far as samples show). Also whatever :func:`kmufs_stream.decompose` refuses.
     BrokenError
         A chunk is missing or cannot be read.
 
     Notes
     -----
-    Reads ``data`` once, the older rows never. O(m p^2 + p^3).
+    Reads ``data`` once, the older rows never. O(m p^2 + p^3) for m new rows.
     """
     matrix = open_like(factor, data, storage_options=storage_options)
     inputs = matrix.inputs
@@ -126,24 +125,27 @@ def update(
         where=factor.where if factor.where == matrix.provenance.where else "",
         origin=origin(f"{factor.origin.get('source', UNKNOWN)}, then {matrix.source}", command),
     )
-    stored = None if replaced is None else identify(replaced)
-    if replaced is not None and (
-        stored is None or stored.attributes.get("fingerprint") != factor.fingerprint
-    ):
-        raise BrokenError(
-            "changed",
-            f"{name_of(replaced)} is another factor than when this update began: something else "
-            "has added rows to it; it is left as it is.",
-            "Run again: these rows are added to what it is now.",
-        )
+    if replaced is not None:
+        _check_not_updated(replaced, factor)
     if target is not None:
         progress(Started("writing"))
         save_factor(updated, target, overwrite=overwrite)
     return updated
 
 
+def _check_not_updated(place: Place, factor: Factor) -> None:
+    stored = identify(place)
+    if stored is None or stored.attributes.get("fingerprint") != factor.fingerprint:
+        raise BrokenError(
+            "changed",
+            f"{name_of(place)} is another factor than when this update began: something else "
+            "has added rows to it; it is left as it is.",
+            "Run again: these rows are added to what it is now.",
+        )
+
+
 def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
-    """The new rows with the factor's transforms, and its features in its order."""
+    """Apply the factor's transforms, and put its features into its order."""
     features, p = factor.features, len(factor.features.mean)
     if not matrix.transforms:
         matrix = transformed(matrix, factor.transforms)
@@ -160,19 +162,20 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
         factor.sample.values.dtype,
         "The older rows are of that dtype: decompose all rows together, stored in a wider one.",
     )
-    texts = factor.labels
-    order, matched = find_features(
-        np.arange(p), None if texts is None else list(texts), p, matrix, "The factor"
-    )
+    labels = None if factor.labels is None else list(factor.labels)
+    order, matched = find_features(np.arange(p), labels, p, matrix, "The factor")
     if matched == "label" and matrix.shape[1] > p:
         ours = feature_texts(matrix)
         more = [] if ours is None else list(np.delete(ours, order))
         refuse("other_features", more, "has more features than the factor,", matrix)
     if not np.array_equal(order, np.arange(p)):
-        labels = None if matrix.labels is None else matrix.labels[order]
-        rows = ReorderedRows(matrix.rows, order)
-        layout = replace(matrix.layout, copied=True)
-        matrix = replace(matrix, rows=rows, labels=labels, layout=layout, dtypes=())
+        matrix = replace(
+            matrix,
+            rows=ReorderedRows(matrix.rows, order),
+            labels=None if matrix.labels is None else matrix.labels[order],
+            layout=replace(matrix.layout, copied=True),
+            dtypes=(),
+        )
     asked = features.asked
     return replace(matrix, asked=asked if len(asked) < p else None)
 
@@ -184,63 +187,54 @@ def _added(
     threads: int | None,
     progress: Progress,
 ) -> Factor:
-    before, screening = factor.features, factor.screening
-    m, p = matrix.shape
-    if m == 0:
+    before, screening, k = factor.features, factor.screening, factor.k
+    asked, p = before.of_asked(), matrix.shape[1]
+    if not matrix.shape[0]:
         raise RequestError(
             "too_few_samples",
             f"{matrix.source} has no samples to add.",
             "Give one or more.",
         )
-    k = factor.k
     plan = _plan(factor, matrix, memory, threads)
     tell_plan(plan, progress)
-    pieces = digest_of_chunks(matrix)
+    chunks = digest_of_chunks(matrix)
     belongs = added_rows(factor, matrix, read_probe(matrix))
-    scaling = _scaling(before.of_asked(), matrix, plan)
-    n = before.rows + m
+    scaling = _scaling(asked, matrix, plan)
+    n = before.rows + matrix.shape[0]
     sampled = sample_index(n, sample_size(n, p * factor.sample.values.dtype.itemsize))
     kept = np.isin(factor.sample.index, sampled)
     complete = None
     if screening.missing == "drop-samples":
         complete = np.ones(matrix.width, bool)
-        complete[before.of_asked().excluded.get(ALL_MISSING, [])] = False
-    reader = Reader(
-        matrix,
-        plan,
-        screening,
-        progress,
-        sampled=sampled[sampled >= before.rows] - before.rows,
-        complete=complete,
-    )
-    with blas.all_cores(), _fixed_by_factor():
+        complete[asked.excluded.get(ALL_MISSING, [])] = False
+    sampled = sampled[sampled >= before.rows] - before.rows
+    reader = Reader(matrix, plan, screening, progress, sampled=sampled, complete=complete)
+    with blas.all_cores(), _naming_factor():
         sparse, fills = matrix.layout.sparsity is not None, screening.missing == "mean"
-        fresh = reader(gram_kernel(scaling, sparse=sparse, fills=fills))
-        state = state_of(factor, scaling) + fresh
-        del fresh
+        added = reader(gram_kernel(scaling, sparse=sparse, fills=fills))
+        state = state_of(factor, scaling) + added
+        del added
         single = "float32" in (factor.precision, plan.precision)
         least: Precision = "float32" if single else "float64"
-        leading = leading_of_gram(
-            state,
-            replace(scaling, precision=least),
-            k,
-            partial(
-                standardise,
-                feature_name=lambda i: matrix.feature_name(int(before.asked[i])),
-                screening=screening,
-                nonzero=_sum(before.of_asked().nonzero, reader.nonzero),
-                dropped=np.concatenate([before.dropped, before.rows + reader.dropped]),
-            ),
+        nonzero = None
+        if asked.nonzero is not None and reader.nonzero is not None:
+            nonzero = asked.nonzero + reader.nonzero
+        standardised = partial(
+            standardise,
+            feature_name=lambda i: matrix.feature_name(int(before.asked[i])),
+            screening=screening,
+            nonzero=nonzero,
+            dropped=np.concatenate([before.dropped, before.rows + reader.dropped]),
         )
+        leading = leading_of_gram(state, replace(scaling, precision=least), k, standardised)
     features = leading.features.of_all(before.asked, p)
     _check_returned(before, features, reader.complete, matrix)
-    check_unchanged(matrix, pieces)
+    check_unchanged(matrix, chunks)
     rows = reader.sample()
     check_apart(factor, rows, matrix)
-    found = vars(leading) | {"features": features, "passes": reader.passes}
     updated = replace(
         factor,
-        **found,
+        **vars(leading) | {"features": features, "passes": reader.passes},
         sample=RowSample(
             np.concatenate([factor.sample.index[kept], before.rows + rows.index]),
             [factor.sample.values[kept], *rows.pieces],
@@ -248,8 +242,8 @@ def _added(
         precision=least,
         fingerprint=belongs,
     )
-    with _fixed_by_factor():
-        if matrix.layout.sparsity is not None:
+    with _naming_factor():
+        if sparse:
             check_spread(features, matrix.feature_name)
         check_k(k, len(features.usable), "usable features")
         check_rank(k, updated)
@@ -257,8 +251,8 @@ def _added(
 
 
 @contextlib.contextmanager
-def _fixed_by_factor() -> Iterator[None]:
-    """Have refusals say where their remedies are to be typed: an update takes no such options."""
+def _naming_factor() -> Iterator[None]:
+    """Add to hints that the factor fixes the options they name, which an update does not take."""
     try:
         yield
     except RequestError as error:
@@ -267,39 +261,27 @@ def _fixed_by_factor() -> Iterator[None]:
 
 
 def _plan(factor: Factor, matrix: Matrix, memory: str | int | None, threads: int | None) -> Plan:
-    """That of a factor of the new rows, beside the old factor and the states made of it."""
+    """Plan a factor of the new rows, with the old factor and its states in memory."""
     squares = 4 if factor.gaps is None else 7
     held = factor.nbytes + 2 * factor.sample.values.nbytes + squares * 8 * matrix.width**2
-    return plan_for(
-        matrix,
-        factor.k,
-        PlanRequest(
-            held=held, method="gram", memory=memory, threads=threads, precision=factor.precision
-        ),
-        LanczosOptions(),
-        factor.screening,
+    request = PlanRequest(
+        held=held, method="gram", memory=memory, threads=threads, precision=factor.precision
     )
+    return plan_for(matrix, factor.k, request, LanczosOptions(), factor.screening)
 
 
 def _scaling(before: Standardised, matrix: Matrix, plan: Plan) -> Scaling:
-    """About the older rows; those of their features that never varied may be constant still."""
+    """Scale by the older rows; features that never varied there may still be constant."""
     never = [before.excluded.get(reason, before.usable[:0]) for reason in (CONSTANT, ALL_MISSING)]
     unsure = np.sort(np.concatenate(never))
     mean = np.zeros_like(before.mean) if matrix.layout.sparsity is not None else before.mean
     return Scaling.about(mean, before.std, unsure, matrix.dtype, plan.precision)
 
 
-def _sum(a: NDArray[np.int64] | None, b: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    return None if a is None or b is None else a + b
-
-
 def _check_returned(
-    before: Standardised,
-    after: Standardised,
-    complete: NDArray[np.bool_] | None,
-    matrix: Matrix,
+    before: Standardised, after: Standardised, complete: Bool | None, matrix: Matrix
 ) -> None:
-    """Refuse what the older rows, no longer there, would have to be read again for."""
+    """Raise RequestError for features that need the older rows, which are no longer there."""
     lost = {reason: before.excluded.get(reason, before.usable[:0]) for reason in (LOW_STD, RARE)}
     lost = {reason: np.intersect1d(i, after.usable) for reason, i in lost.items()}
     if complete is not None:
