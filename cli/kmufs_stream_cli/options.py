@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import json as jsonlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -15,7 +17,7 @@ from kmufs_stream_cli.groups import Group, section
 from kmufs_stream_cli.storage_options import parsed
 
 if TYPE_CHECKING:
-    from kmufs_stream import AdmmOptions, LanczosOptions, Matrix, Progress, Screening
+    from kmufs_stream import AdmmOptions, Matrix, Progress, Screening
 
 OUTPUT, RESOURCES, SOLVER = "Output", "Resources", "Solver"
 SOLVERS = get_args(SolverName)
@@ -32,14 +34,20 @@ def lasting(place: str | None) -> str | None:
     return place
 
 
-def output(help: str, name: str = "--out") -> Any:
-    """Declare an option for a store to write."""
-    return typer.Option(name, metavar="PATH", callback=lasting, help=help, rich_help_panel=OUTPUT)
+def output(default: str) -> Any:
+    """Declare the option --out for a Zarr store to write."""
+    return typer.Option(
+        metavar="PATH", callback=lasting, help=_to_write(default), rich_help_panel=OUTPUT
+    )
 
 
-def output_argument(help: str) -> Any:
-    """Declare a second argument for a store to write."""
-    return typer.Argument(metavar="OUT", callback=lasting, help=help)
+def output_argument(default: str) -> Any:
+    """Declare a second argument OUT for a Zarr store to write."""
+    return typer.Argument(metavar="OUT", callback=lasting, help=_to_write(default))
+
+
+def _to_write(default: str) -> str:
+    return f"Zarr store to write, a path or address; {default} in this folder by default."
 
 
 Data = Annotated[
@@ -223,10 +231,11 @@ class Factoring(Group):
     max_passes: int = in_factor(12, "lanczos: how often the data are read at most.")
     seed: int = in_factor(0, "lanczos: seed of the random start.")
 
-    def lanczos(self) -> LanczosOptions:
+    def keywords(self) -> dict[str, Any]:
         from kmufs_stream import LanczosOptions
 
-        return LanczosOptions(self.tol, self.max_passes, self.seed)
+        lanczos = LanczosOptions(self.tol, self.max_passes, self.seed)
+        return {"method": self.method, "lanczos": lanczos}
 
 
 @dataclass(frozen=True)
@@ -306,11 +315,15 @@ class Cluster(Threads):
         None, "Start N processes here that read; --memory is shared out among all.", "N"
     )
 
-    def connected(self) -> AbstractContextManager[str | int | None]:
-        """Connect to the cluster asked for, if any; yield the memory of this process."""
+    @contextmanager
+    def connected(self) -> Iterator[dict[str, Any]]:
+        """Connect to the cluster asked for, if any; yield keywords of what may be used."""
         from kmufs_stream import connected
 
-        return connected(self.scheduler, self.workers, threads=self.threads, memory=self.memory)
+        used = dict(vars(self))
+        scheduler, workers = used.pop("scheduler"), used.pop("workers")
+        with connected(scheduler, workers, threads=self.threads, memory=self.memory) as memory:
+            yield used | {"memory": memory}
 
 
 @dataclass(frozen=True)
@@ -347,6 +360,12 @@ class Printing(Group):
 
     json: bool = in_output(False, "Print one JSON object on stdout, nothing else.")
     debug: bool = in_output(False, "Show warnings, and the traceback of an error.")
+
+    def printed(self, summary: Mapping[str, Any]) -> bool:
+        """Print a summary as one strict JSON object if that is asked for."""
+        if self.json:
+            print(jsonlib.dumps(summary, allow_nan=False))
+        return self.json
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +23,6 @@ NAMED = 5  # of a list of features
 PLACES = ("output", "anndata")  # facts that are copied
 LEAST = 30  # letters of a line of a fact
 WIDE = 10_000  # letters of a line, where nobody wraps any
-
-
-def as_json(document: Mapping[str, Any]) -> None:
-    """Print one strict JSON object."""
-    print(json.dumps(document, allow_nan=False))
 
 
 def console() -> Console:

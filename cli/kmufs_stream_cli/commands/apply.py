@@ -21,10 +21,7 @@ def apply(
     *,
     out: Annotated[
         str | None,
-        options.output(
-            "Zarr store to write, a path or address; NEW's name + .selected.zarr in this folder "
-            "by default."
-        ),
+        options.output("NEW's name + .selected.zarr"),
     ] = None,
     overwrite: options.Overwrite = False,
     resources: options.Threads,
@@ -44,15 +41,13 @@ def apply(
             matrix,
             out=next_commands.default_output("apply", data) if out is None else out,
             overwrite=overwrite,
-            memory=resources.memory,
-            threads=resources.threads,
+            **vars(resources),
             storage_options=table.storage_options(),
             command=typed(),
             progress=progress,
         )
     summary = done.summary()
-    if screen.json:
-        show.as_json(summary)
+    if screen.printed(summary):
         return
     console = show.console()
     show.line(

@@ -24,9 +24,7 @@ def convert(
     ],
     out: Annotated[
         str | None,
-        options.output_argument(
-            "Zarr store to write, a path or address; IN's name + .zarr in this folder by default."
-        ),
+        options.output_argument("IN's name + .zarr"),
     ] = None,
     index_column: Annotated[
         str | None,
@@ -64,15 +62,14 @@ def convert(
             index_column=index_column,
             coordinates=coordinate or (),
             dtype=dtype,
-            memory=resources.memory,
+            **vars(resources),
             overwrite=overwrite,
             storage_options=addresses.storage_options(),
             progress=progress,
         )
     notes = [*map(as_typed, done.notes)]
     summary = {**done.summary(), "notes": notes}
-    if screen.json:
-        show.as_json(summary)
+    if screen.printed(summary):
         return
     console = show.console()
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())

@@ -24,10 +24,7 @@ def decompose(
     *,
     out: Annotated[
         str | None,
-        options.output(
-            "Zarr store to write the factor to, a path or address; DATA's name + .factor.zarr in "
-            "this folder by default."
-        ),
+        options.output("DATA's name + .factor.zarr"),
     ] = None,
     factoring: options.Factoring,
     overwrite: options.Overwrite = False,
@@ -40,27 +37,21 @@ def decompose(
     began = time.perf_counter()
     target = next_commands.default_output("decompose", data) if out is None else out
     matrix = screen.opened(table, data)
-    with resources.connected() as memory, screen.progress() as progress:
+    with resources.connected() as used, screen.progress() as progress:
         factor = run(
             matrix,
             k,
-            method=factoring.method,
-            lanczos=factoring.lanczos(),
+            **factoring.keywords(),
+            **used,
             screening=table.screening(),
-            memory=memory,
-            threads=resources.threads,
-            precision=resources.precision,
             out=target,
             overwrite=overwrite,
-            checkpoint=resources.checkpoint,
-            resume=resources.resume,
             storage_options=table.storage_options(),
             command=typed(),
             progress=progress,
         )
     summary = summary_of(factor, target, time.perf_counter() - began)
-    if screen.json:
-        show.as_json(summary)
+    if screen.printed(summary):
         return
     show_factor(factor, summary)
     again = next_commands.command(

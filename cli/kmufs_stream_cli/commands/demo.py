@@ -51,8 +51,7 @@ def demo(
         ) from error
     wrote = "Wrote" if write_digits(data) else "Found"
     result = run_select(open_matrix(data), K, H, screen, out=str(out), overwrite=True)
-    if screen.json:
-        show.as_json(result.summary())
+    if screen.printed(result.summary()):
         return
     console = show.console()
     show.line(console, f"{wrote} {data}: scikit-learn's digits, {COPIES} times each.")

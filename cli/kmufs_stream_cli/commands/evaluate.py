@@ -89,17 +89,16 @@ def evaluate(
                 labels=labels,
                 data=matrix,
                 **vars(measuring),
+                **vars(resources),
                 beside=every[-1] if every else None,
-                memory=resources.memory,
-                threads=resources.threads,
                 storage_options=table.storage_options(),
                 progress=progress,
             )
         every.append(found)
     summaries = [found.summary() for found in every]
-    if screen.json:
-        show.as_json(summaries[0] if len(every) == 1 else {"evaluations": summaries})
-    elif len(every) == 1:
+    if screen.printed(summaries[0] if len(every) == 1 else {"evaluations": summaries}):
+        return
+    if len(every) == 1:
         _show(every[0], labels)
         commands = _next(every[0], results[0], table, data, {"labels": labels, **measuring.typed()})
         next_commands.show_next(show.console(), *commands)

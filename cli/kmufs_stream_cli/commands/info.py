@@ -28,8 +28,7 @@ def info(
     from kmufs_stream import info as run
 
     found = run(path, storage_options=addresses.storage_options())
-    if screen.json:
-        show.as_json(found)
+    if screen.printed(found):
         return
     out = show.console()
     show.line(out, f"{found['path']}: a kmufs-stream {found['kind']}", "bold")

@@ -40,26 +40,20 @@ def plan(
     matrix, known = table.open(data, like=choosing.factor), None
     if choosing.factor is not None:
         known = load_factor(choosing.factor, storage_options=table.storage_options())
-    with resources.connected() as memory:
+    with resources.connected() as used:
         made = plan_selection(
             matrix,
             k,
             h,
-            solver=choosing.solver,
-            factor=known,
-            selection_only=choosing.selection_only,
-            method=factoring.method,
-            lanczos=factoring.lanczos(),
+            **{**vars(choosing), "factor": known},
+            **factoring.keywords(),
+            **used,
             screening=table.screening(),
-            memory=memory,
-            threads=resources.threads,
-            precision=resources.precision,
         )
     missing = (table.screening() if known is None else known.screening).missing
     transforms = matrix.transforms or (() if known is None else known.transforms)
-    if screen.json:
-        asked = {"k": k, "h": h, "solver": choosing.solver, "missing": missing}
-        show.as_json({**_about(matrix, transforms), **asked, **made.summary()})
+    asked = {"k": k, "h": h, "solver": choosing.solver, "missing": missing}
+    if screen.printed({**_about(matrix, transforms), **asked, **made.summary()}):
         return
     out = show.console()
     show.line(out, f"{matrix.source}: {matrix.metadata.name}", "bold")

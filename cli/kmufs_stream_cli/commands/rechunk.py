@@ -15,10 +15,7 @@ def rechunk(
     table: options.Store,
     out: Annotated[
         str | None,
-        options.output_argument(
-            "Zarr store to write, a path or address; DATA's name + .rechunked.zarr in this folder "
-            "by default."
-        ),
+        options.output_argument("DATA's name + .rechunked.zarr"),
     ] = None,
     *,
     resources: options.Memory,
@@ -44,7 +41,7 @@ def rechunk(
         done = run(
             matrix,
             next_commands.default_output("rechunk", data) if out is None else out,
-            memory=resources.memory,
+            **vars(resources),
             resume=resume,
             overwrite=overwrite,
             storage_options=table.storage_options(),
@@ -52,8 +49,7 @@ def rechunk(
             progress=progress,
         )
     summary = done.summary()
-    if screen.json:
-        show.as_json(summary)
+    if screen.printed(summary):
         return
     console = show.console()
     (n, p), before, after = done.shape, done.chunks_before, done.chunks

@@ -59,8 +59,7 @@ def report(
             progress=progress,
         )
     summary = done.summary()
-    if screen.json:
-        show.as_json(summary)
+    if screen.printed(summary):
         return
     page = f"{done.output} ({show.size(summary['bytes'])})"
     images = [("image", image) for image in summary["images"]]

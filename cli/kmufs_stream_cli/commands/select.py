@@ -28,17 +28,16 @@ def select(
     *,
     out: Annotated[
         str | None,
-        options.output(
-            "Zarr store to write, a path or address; DATA's name + .selected.zarr in this folder "
-            "by default."
-        ),
+        options.output("DATA's name + .selected.zarr"),
     ] = None,
     anndata_out: Annotated[
         str | None,
-        options.output(
-            "AnnData: copy of the store, with kmufs_selected, kmufs_score and kmufs_rank in its "
-            "var.",
-            "--anndata-out",
+        typer.Option(
+            metavar="PATH",
+            callback=options.lasting,
+            help="AnnData: copy of the store, with kmufs_selected, kmufs_score and kmufs_rank in "
+            "its var.",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     overwrite: options.Overwrite = False,
@@ -61,7 +60,7 @@ def select(
     The data are read once (wide data a few times), block by block, whatever their size.
     """
     matrix = screen.opened(table, data, like=choosing.factor)
-    with resources.connected() as memory:
+    with resources.connected() as used:
         result = run_select(
             matrix,
             k,
@@ -70,24 +69,15 @@ def select(
             out=next_commands.default_output("select", data) if out is None else out,
             anndata_out=anndata_out,
             overwrite=overwrite,
-            selection_only=choosing.selection_only,
             keep=keep or None,
             screening=table.screening() if choosing.factor is None else table.asked_screening(),
-            solver=choosing.solver,
             options=admm.options(),
-            factor=choosing.factor,
-            method=factoring.method,
-            lanczos=factoring.lanczos(),
-            memory=memory,
-            threads=resources.threads,
-            checkpoint=resources.checkpoint,
-            resume=resources.resume,
-            precision=resources.precision,
             storage_options=table.storage_options(),
+            **vars(choosing),
+            **factoring.keywords(),
+            **used,
         )
-    if screen.json:
-        show.as_json(result.summary())
-    else:
+    if not screen.printed(result.summary()):
         show_selection(result, table.storage_option)
 
 

@@ -103,24 +103,20 @@ def sweep(
         _refuse_cluster(data, resources)
         factor = load_factor(data, storage_options=stores)
     matrix = screen.opened(table, data) if factor is None else factor
-    with resources.connected() as memory, screen.progress() as progress:
+    with resources.connected() as used, screen.progress() as progress:
         found = run(
             matrix,
             ks,
             hs,
             solvers=cast(list[SolverName], [name.strip() for name in solver.split(",")]),
-            method=factoring.method,
-            lanczos=factoring.lanczos(),
+            **factoring.keywords(),
+            **used,
             screening=table.screening(),
-            memory=memory,
-            threads=resources.threads,
-            precision=resources.precision,
             csv=csv,
             overwrite=overwrite,
             progress=progress,
         )
-    if screen.json:
-        show.as_json(found.summary())
+    if screen.printed(found.summary()):
         return
     out = show.console()
     _show_trials(out, found, csv)

@@ -44,22 +44,20 @@ def update(
     began = time.perf_counter()
     matrix = screen.opened(table, data, like=factor)
     target = factor if out is None else out
-    with resources.connected() as memory, screen.progress() as progress:
+    with resources.connected() as used, screen.progress() as progress:
         updated = run(
             factor,
             matrix,
             out=target,
             overwrite=overwrite,
-            memory=memory,
-            threads=resources.threads,
+            **used,
             storage_options=table.storage_options(),
             command=typed(),
             progress=progress,
         )
     summary = summary_of(updated, target, time.perf_counter() - began)
     summary["samples_added"] = matrix.shape[0]
-    if screen.json:
-        show.as_json(summary)
+    if screen.printed(summary):
         return
     show_factor(updated, summary, f"Added {matrix.shape[0]:,} samples, decomposed")
     again = next_commands.sweep(target, updated.k, table.storage_option)
