@@ -1,4 +1,4 @@
-"""The application, and what every run ends with: an exit code, and an error told once."""
+"""The program: its commands, and the exit code and error message that a run ends with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from typing import Annotated, Any
@@ -69,16 +68,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "rechunk": ("rechunk wide.zarr --memory 2GB",),
     "demo": ("demo",),
 }
-"""All commands, each in a module of its name, with the examples of its help."""
+"""All commands, each in a module of its name, with examples for its help."""
 
 
 class Commands(TyperGroup):
-    """The commands, of which only that is made which is typed: a help must not wait for all."""
+    """The commands; only the one typed is loaded, so that help is quick."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         flags = super().get_params(ctx)
         for flag in flags:
-            flag.default = False  # of one that is None, Typer loads pydantic to learn as much
+            flag.default = False  # for a default of None, Typer would load pydantic
         return flags
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -99,7 +98,7 @@ class Commands(TyperGroup):
 
 
 def _function(name: str) -> Callable[..., None]:
-    """What runs a command."""
+    """Load the function of a command."""
     run: Callable[..., None] = getattr(import_module(f"{__package__}.commands.{name}"), name)
     return run
 
@@ -139,14 +138,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     remember([NAME, *arguments])
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a label must not break a terminal that lacks a letter
+        if hasattr(stream, "reconfigure"):  # for labels with letters that a terminal lacks
             stream.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings(), interrupt.raised(last=argv is None):
             if not debug:
-                warnings.simplefilter("ignore")  # nothing in them that a user can act on
-                # zarr leaves tasks behind when one fails; asyncio prints their tracebacks, and
-                # gcsfs that of each failure that is then raised.
+                warnings.simplefilter("ignore")  # users cannot act on them
+                # zarr leaves tasks behind when one fails: asyncio prints their tracebacks, and
+                # gcsfs that of each failure that is raised anyway.
                 for library in ("asyncio", "gcsfs"):
                     logging.getLogger(library).setLevel(logging.CRITICAL)
             _refuse_one_dash(arguments)
@@ -154,17 +153,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = done if isinstance(done, int) else 0
         sys.stdout.flush()
     except BrokenPipeError:
-        code = 1  # whoever was reading has gone; there is nobody to tell
+        code = 1  # nobody reads any more
     except (Exception, KeyboardInterrupt, interrupt.Interrupted) as error:
         failure = explain(error, [NAME, *arguments])
         code = failure.exit_code
-        _quietly(partial(tell, failure, error, json="--json" in arguments, debug=debug))
+        with contextlib.suppress(OSError):
+            tell(failure, error, json="--json" in arguments, debug=debug)
+            sys.stdout.flush()
     _drop_unwritten()
     return code
 
 
 def _refuse_one_dash(words: Sequence[str]) -> None:
-    """Numbers after -k and -h, of which the latter would show the help instead of an error."""
+    """Refuse numbers after -k and -h: for the latter the help would be shown."""
     for typed in [*words, *map(" ".join, pairwise(words))]:
         if found := ONE_DASH.fullmatch(typed):
             option, number = found.groups()
@@ -173,15 +174,8 @@ def _refuse_one_dash(words: Sequence[str]) -> None:
             )
 
 
-def _quietly(say: Callable[[], None]) -> None:
-    """Say it, unless there is nowhere to."""
-    with contextlib.suppress(OSError):
-        say()
-        sys.stdout.flush()
-
-
 def _drop_unwritten() -> None:
-    """Where stdout cannot be written, keep the interpreter from failing at its last flush."""
+    """Keep the interpreter from failing at its last flush if stdout cannot be written."""
     try:
         sys.stdout.flush()
     except OSError:

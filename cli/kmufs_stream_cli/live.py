@@ -1,36 +1,30 @@
-"""The live display of a run on a terminal: stages, the one under way in detail, resources."""
+"""Show a run live on a terminal: the stages that are over, the one under way, resources."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task
+from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Display
 from rich.table import Column
 from rich.text import Text
 
 from kmufs_stream import Event, Noticed, Progress, Started
 from kmufs_stream_cli.show import escaped
-from kmufs_stream_cli.stages import Run, Stage, duration
+from kmufs_stream_cli.stages import Run, duration
 from kmufs_stream_cli.wording import as_typed
 
 HERTZ = 4  # more would cost the blocks' threads time
 OVER = 4  # stages that stay in sight
-BAR = 30  # columns
-
-
-def terminal() -> Console | None:
-    """The terminal that stderr is, if it can move its cursor."""
-    console = Console(stderr=True)
-    return None if console.is_dumb_terminal else console
+BAR = 30  # letters
 
 
 @contextlib.contextmanager
 def live(console: Console, run: Run) -> Iterator[Progress]:
-    """Show what is told until the block is left, however that happens; then take it away."""
+    """Show events until the block is left, however that happens; then clear the display."""
     display = Stages(console, run)
     try:
         with display:
@@ -39,19 +33,8 @@ def live(console: Console, run: Run) -> Iterator[Progress]:
         console.show_cursor(True)  # should the display itself have been cut off
 
 
-class Words(ProgressColumn):
-    """A column of words about a stage."""
-
-    def __init__(self, words: Callable[[Stage], str], style: str = "") -> None:
-        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
-        self._words, self._style = words, style
-
-    def render(self, task: Task) -> Text:
-        return Text(self._words(task.fields["stage"]), self._style)
-
-
 class Stages(Display):
-    """The stages that are over, a line each; the one under way; resources."""
+    """A line for each stage that is over; a bar, rates and figures of the one under way."""
 
     def __init__(self, console: Console, run: Run) -> None:
         ascii_only = console.options.ascii_only
@@ -59,9 +42,9 @@ class Stages(Display):
         self._over: deque[Text] = deque(maxlen=OVER)
         super().__init__(
             SpinnerColumn("line" if ascii_only else "dots"),
-            Words(lambda stage: stage.title, "bold"),
+            _words("{task.description}", "bold"),
             BarColumn(BAR),
-            Words(_left),
+            _words("{task.fields[left]}"),
             console=console,
             refresh_per_second=HERTZ,
             transient=True,
@@ -69,21 +52,22 @@ class Stages(Display):
         )
 
     def take(self, event: Event) -> None:
-        """Show an event."""
         if isinstance(event, Noticed):
             text = escaped(as_typed(event.text))
             self.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
         with self._lock:
-            ended = self._run.take(event)
+            ended, stage = self._run.take(event), self._run.stage
             if ended is not None:
                 self.remove_task(self.task_ids[0])
                 if ended.amount:
                     parts = [ended.title, duration(ended.seconds), ended.amount, *ended.rates]
                     self._over.append(self._line(parts, "dim"))
+            if stage is None:
+                return
             if isinstance(event, Started):
-                self.add_task("", total=event.total or None, stage=self._run.stage)
-            elif (stage := self._run.stage) is not None:
-                self.update(self.task_ids[0], completed=stage.done)
+                self.add_task(stage.title, total=event.total or None, left="")
+            left = ", ".join(filter(None, [stage.percent, stage.left]))
+            self.update(self.task_ids[0], completed=stage.done, left=left)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         with self._lock, self._run.lock:
@@ -91,15 +75,16 @@ class Stages(Display):
             yield self.make_tasks_table(self.tasks)
             stage = self._run.stage
             if stage is not None and (stage.amount or stage.figures):
-                yield self._line([stage.amount, *stage.figures, *stage.rates], "")
+                yield self._line([stage.amount, *stage.figures, *stage.rates])
             for parts in self._run.resources():
                 yield self._line(parts, "dim")
 
-    def _line(self, parts: Iterable[str], style: str) -> Text:
+    def _line(self, parts: Iterable[str], style: str = "") -> Text:
         text = "  " + self._dot.join(filter(None, parts))
         return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-def _left(stage: Stage) -> str:
-    share = "" if stage.share is None else f"{stage.share:.0%}"
-    return ", ".join(filter(None, [share, stage.left]))
+def _words(text: str, style: str = "none") -> TextColumn:
+    return TextColumn(
+        text, style, markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")
+    )

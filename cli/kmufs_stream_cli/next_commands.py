@@ -7,15 +7,12 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kmufs_stream.errors import counted
 from kmufs_stream_cli.show import line
 from kmufs_stream_cli.typed import NAME, shell_line
 from kmufs_stream_cli.wording import ARGUMENTS
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 PACKED = (".zip", ".gz", ".bz2", ".xz", ".zst")
 ENDINGS = {  # what a command adds to the name of what it is given
@@ -36,26 +33,21 @@ def default_output(name: str, data: str) -> str:
     return Path(stem).stem + ENDINGS[name]
 
 
-def free_output(name: str, data: str) -> str | None:
-    """Name another output if the default is there already; None if it is free."""
-    from kmufs_stream.storage.places import free_name
-
-    usual = default_output(name, data)
-    free = free_name(usual)
-    return None if free == usual else free
-
-
 def command(name: str, data: str | list[str], /, **options: object) -> str:
     """Write a command as it is typed in a shell, leaving out options that were not given.
 
     If its output exists already, the command writes elsewhere.
     """
+    from kmufs_stream.storage.places import free_name
+
     words = [program(NAME), name, *([data] if isinstance(data, str) else data)]
-    out = free_output(name, data) if name in ENDINGS and isinstance(data, str) else None
-    if out is not None and name in ARGUMENTS:
-        words.append(out)
-    elif out is not None:
-        options["out"] = out
+    if name in ENDINGS and isinstance(data, str):
+        usual = default_output(name, data)
+        out = free_name(usual)
+        if out != usual and name in ARGUMENTS:
+            words.append(out)
+        elif out != usual:
+            options["out"] = out
     for option, value in options.items():
         for each in value if isinstance(value, list) else [value]:
             if each is not None and each is not False:
@@ -101,18 +93,18 @@ def can_be_typed(source: str) -> bool:
     return "://" in source or (bool(source) and Path(source).exists())
 
 
-def show_next(out: Console, *commands: str, note: str = "") -> None:
+def show_next(*commands: str, note: str = "") -> None:
     """Show commands to type next, if any; ``note`` says what in them is an example."""
     if not commands:
         return
-    line(out)
-    line(out, f"Next{note and f' ({note})'}:")
+    line()
+    line(f"Next{note and f' ({note})'}:")
     for each in commands:
-        line(out, f"  {each}", "bold")
+        line(f"  {each}", "bold")
 
 
-def show_plan(out: Console, store: str, features: int, **options: object) -> None:
+def show_plan(store: str, features: int, **options: object) -> None:
     """Show how to plan a selection from a store of so many features, just written."""
     asked = command("plan", store, **options, k=fewer(features, 10), h=fewer(features))
     note = f"k clusters and h of {counted(features, 'features')} are examples: give yours"
-    show_next(out, asked, note=note)
+    show_next(asked, note=note)

@@ -1,7 +1,5 @@
 """Options that several commands take: each is declared once, in a group that is a dataclass."""
 
-# ruff: noqa: RUF009 (what sections return are dataclass fields)
-
 from __future__ import annotations
 
 import json as jsonlib
@@ -47,7 +45,7 @@ def output_argument(default: str) -> Any:
 
 
 def _to_write(default: str) -> str:
-    return f"Zarr store to write, a path or address; {default} in this folder by default."
+    return f"Zarr store to write, a path or address; {default} by default."
 
 
 Data = Annotated[

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kmufs_stream import Event, Noticed, Planned, Progress, RequestError, Started
@@ -33,15 +33,17 @@ def shown(*, log: bool, quiet: bool) -> Iterator[Progress]:
     from kmufs_stream_cli.stages import Run
 
     run = Run()
-    with _retries(run.retried):
+    with _counting_retries(run):
         if log:
             with _logged(run) as progress:
                 yield progress
             return
         if sys.stderr.isatty():
-            from kmufs_stream_cli.live import live, terminal
+            from rich.console import Console
 
-            if (console := terminal()) is not None:
+            if not (console := Console(stderr=True)).is_dumb_terminal:
+                from kmufs_stream_cli.live import live
+
                 with live(console, run) as progress:
                     yield progress
                 return
@@ -89,8 +91,7 @@ def _logged(run: Run) -> Iterator[Progress]:
 
 
 def _under_way(stage: Stage, resources: list[str]) -> str:
-    share = "" if stage.share is None else f"{stage.share:.0%}"
-    parts = [stage.amount, share, *stage.rates, stage.left, *stage.figures, *resources]
+    parts = [stage.amount, stage.percent, *stage.rates, stage.left, *stage.figures, *resources]
     return f"{stage.title}: {', '.join(filter(None, parts))}"
 
 
@@ -100,14 +101,9 @@ def _ended(stage: Stage) -> str:
 
 
 @contextlib.contextmanager
-def _retries(retried: Callable[[], None]) -> Iterator[None]:
-    """Call a function whenever something is read again."""
-
-    class Counter(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            retried()
-
-    logger, handler = logging.getLogger(READING), Counter()
+def _counting_retries(run: Run) -> Iterator[None]:
+    logger, handler = logging.getLogger(READING), logging.Handler()
+    handler.emit = lambda record: run.retried()  # type: ignore[method-assign]
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

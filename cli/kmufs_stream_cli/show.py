@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +26,7 @@ LEAST = 30  # letters of a line of a fact
 WIDE = 10_000  # letters of a line, where nobody wraps any
 
 
+@cache
 def console() -> Console:
     """Open stdout: labels and paths are no markup, and off a terminal no line is wrapped."""
     from rich.console import Console  # which --help need not wait for
@@ -35,32 +37,32 @@ def console() -> Console:
     return made
 
 
-def facts(out: Console, rows: Iterable[tuple[str, str]]) -> None:
+def facts(rows: Iterable[tuple[str, str]]) -> None:
     """Show names and values, aligned; values are wrapped on a terminal."""
     rows = list(rows)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        lines = [value] if name in PLACES else _lines(out, value, width + 4)
+        lines = [value] if name in PLACES else _lines(value, width + 4)
         for head, part in zip_longest([name], lines, fillvalue=""):
-            line(out, f"  {head:<{width}}  {part}")
+            line(f"  {head:<{width}}  {part}")
 
 
-def prose(out: Console, text: str) -> None:
+def prose(text: str) -> None:
     """Show sentences, wrapped on a terminal."""
-    for part in _lines(out, text, 0):
-        line(out, part)
+    for part in _lines(text, 0):
+        line(part)
 
 
-def _lines(out: Console, text: str, indent: int) -> list[str]:
-    if not out.is_terminal:
+def _lines(text: str, indent: int) -> list[str]:
+    if not console().is_terminal:
         return [text]
-    room = max(out.width - indent, LEAST)
+    room = max(console().width - indent, LEAST)
     return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [text]
 
 
-def line(out: Console, text: str = "", style: str | None = None) -> None:
+def line(text: str = "", style: str | None = None) -> None:
     """Show a line that is never wrapped, nor broken by what is in a name."""
-    out.print(escaped(text), style=style, soft_wrap=True)
+    console().print(escaped(text), style=style, soft_wrap=True)
 
 
 def say(text: str) -> None:
@@ -68,7 +70,7 @@ def say(text: str) -> None:
     print(escaped(text), file=sys.stderr, flush=True)
 
 
-def table(out: Console, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> None:
+def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> None:
     """Show a plain table; ``columns`` are names and whether they hold numbers."""
     from rich.table import Table
 
@@ -78,45 +80,38 @@ def table(out: Console, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequ
         made.add_column(name, justify=justify, no_wrap=numeric, overflow="fold")
     for row in rows:
         made.add_row(*map(escaped, row))
-    if out.is_terminal:
-        out.print(made)
+    if console().is_terminal:
+        console().print(made)
         return
-    with out.capture() as drawn:
-        out.print(made)
+    with console().capture() as drawn:
+        console().print(made)
     for text in drawn.get().splitlines():
-        line(out, text.rstrip())
+        line(text.rstrip())
 
 
 def features(
-    out: Console,
     columns: Sequence[tuple[str, Any]],
     labels: Sequence[object] | None,
     shown: NDArray[np.int64],
-    *,
     of: int,
 ) -> None:
-    """Show some of the selected features, a row each, and how many more there are.
+    """Show some ``of`` the selected features, a row each.
 
-    Parameters
-    ----------
-    columns : names of columns, and the numbers in them.
-    labels : of all selected features, or None.
-    shown : positions among these.
-    of : how many features are selected.
+    ``columns`` are names and numbers, ``shown`` positions among the ``labels`` of all.
     """
     cells = [[str(number) for number in numbers] for _, numbers in columns]
     heads = [(name, True) for name, _ in columns]
     if labels is not None:
         cells.append([str(labels[i]) for i in shown])
         heads.append(("label", False))
-    table(out, heads, zip(*cells, strict=True))
-    more(out, of - len(shown))
+    table(heads, zip(*cells, strict=True))
+    more(of - len(shown))
 
 
-def more(out: Console, left: int) -> None:
+def more(left: int) -> None:
     """Say how many more rows a table would have."""
     if left:
-        line(out, f"  and {left:,} more")
+        line(f"  and {left:,} more")
 
 
 def escaped(text: str) -> str:

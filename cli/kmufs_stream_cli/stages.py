@@ -65,9 +65,9 @@ class Stage:
         return (self.ended or self._clock()) - self.began
 
     @property
-    def share(self) -> float | None:
-        """Done of the total, 0 to 1; None if the total is not known."""
-        return min(self.done / self.event.total, 1.0) if self.event.total else None
+    def percent(self) -> str:
+        """Done of the total; empty if that is not known."""
+        return f"{min(self.done / self.event.total, 1.0):.0%}" if self.event.total else ""
 
     @property
     def amount(self) -> str:
@@ -127,12 +127,12 @@ class Stage:
 
 
 class Run:
-    """What a run tells of itself, from whatever thread: its plan, and its stages."""
+    """What a run tells of itself, from whatever thread: its plan, its stages, its retries."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.lock = threading.RLock()
         self.stage: Stage | None = None
-        self.retries = 0
+        self._retries = 0
         self._clock, self._began = clock, clock()
         self._planned: Planned | None = None
 
@@ -152,15 +152,14 @@ class Run:
             return None
 
     def retried(self) -> None:
-        """Count a chunk that had to be read again."""
         with self.lock:
-            self.retries += 1
+            self._retries += 1
 
     def resources(self) -> list[list[str]]:
         """Memory now against the budget, who works, time since the start; then the dashboard."""
         planned, passed = self._planned, f"{duration(self._clock() - self._began)} so far"
         used = size(psutil.Process().memory_info().rss)
-        again = [counted(self.retries, "retries")] if self.retries else []
+        again = [counted(self._retries, "retries")] if self._retries else []
         if planned is None:
             return [[f"memory {used}", *again, passed]]
         threads, here = counted(planned.threads, "threads"), ""

@@ -101,7 +101,7 @@ def test_several_results_stand_side_by_side(cli: Cli, chosen: Path) -> None:
     assert "accuracy" not in alone.out
     assert "--labels VAR compares" in alone.out
     assert f"  {long}\n" in alone.out
-    compared = f"evaluate {chosen} {long} --starts 3 --labels kind"
+    compared = f"evaluate {chosen} {long} --labels kind --starts 3"
     assert alone.out.endswith(f"Next:\n  kmufs-stream {compared}\n")
     assert "accuracy" in cli(*compared.split()).out
     without = xr.open_zarr("cells.zarr").drop_vars("kind")

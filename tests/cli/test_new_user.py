@@ -163,12 +163,15 @@ def test_words_in_quotes_are_read_as_they_were(words: list[str], line: str) -> N
     assert shlex.split(line) == words
 
 
-def test_facts_are_read_between_the_edges_of_a_terminal_and_copied_whole() -> None:
+def test_facts_are_read_between_the_edges_of_a_terminal_and_copied_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     place = "a place of " + 9 * "many words " + ".zarr"
     rows = [("note", "more than one line of a terminal of forty letters"), ("output", place)]
     for terminal in (True, False):
         out = Console(file=StringIO(), width=40, force_terminal=terminal, color_system=None)
-        show.facts(out, rows)
+        monkeypatch.setattr(show, "console", lambda out=out: out)
+        show.facts(rows)
         said = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert f"  output  {place}" in said
         assert said[0].startswith("  note    more than one line")

@@ -255,7 +255,7 @@ def test_rate_and_time_left_leave_out_what_a_checkpoint_restored() -> None:
     run.take(Advanced(400, restored=True))
     clock.now = 2.0
     run.take(Advanced(100))
-    assert (stage.title, stage.share, stage.amount) == ("read 2 of 3", 0.5, "500 of 1,000 rows")
+    assert (stage.title, stage.percent, stage.amount) == ("read 2 of 3", "50%", "500 of 1,000 rows")
     assert stage.rates == ["50.0 MB/s"]
     assert stage.left == "0:10 left, 0:30 of all reading"
     clock.now = 4.0
@@ -286,7 +286,7 @@ def test_no_event_is_lost_between_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert stage.share == 1.0
+    assert stage.percent == "100%"
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,7 @@ def apply(
     ],
     table: options.Store,
     *,
-    out: Annotated[
-        str | None,
-        options.output("NEW's name + .selected.zarr"),
-    ] = None,
+    out: Annotated[str | None, options.output("NEW's name + .selected.zarr in this folder")] = None,
     overwrite: options.Overwrite = False,
     resources: options.Threads,
     screen: options.Showing,
@@ -49,16 +46,13 @@ def apply(
     summary = done.summary()
     if screen.printed(summary):
         return
-    console = show.console()
     show.line(
-        console,
         f"Took {summary['h']:,} features of {done.samples:,} samples, matched by {done.matched}.",
         "bold",
     )
     output = summary["output"]
-    show.facts(console, [*show.took(summary), ("output", output)])
+    show.facts([*show.took(summary), ("output", output)])
     next_commands.show_next(
-        console,
         next_commands.command(
             "evaluate",
             output,

@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import next_commands, options, show
+from kmufs_stream_cli.groups import Group, section
 from kmufs_stream_cli.wording import as_typed
+
+in_options = section("Options")
+
+
+@dataclass(frozen=True)
+class Values(Group):
+    """What the values of a file are."""
+
+    index_column: str | None = in_options(
+        None, ".csv, .parquet: the column that names the samples.", "NAME"
+    )
+    coordinate: list[str] | None = in_options(
+        None,
+        ".csv, .parquet: a column of numbers that describes the samples, such as a class or a "
+        "year; columns of text always do. May be repeated.",
+        "NAME",
+    )
+    dtype: str | None = in_options(
+        None,
+        "Store the values as float32 or another dtype: rounded if it is floating point, refused "
+        "if an integer dtype cannot hold them.",
+        "NAME",
+    )
 
 
 def convert(
@@ -22,31 +47,9 @@ def convert(
             "or a 10x folder. FILE::NAME names a table inside a file: data.h5::/counts.",
         ),
     ],
-    out: Annotated[
-        str | None,
-        options.output_argument("IN's name + .zarr"),
-    ] = None,
-    index_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help=".csv, .parquet: the column that names the samples."),
-    ] = None,
-    coordinate: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help=".csv, .parquet: a column of numbers that describes the samples, such as a class "
-            "or a year; columns of text always do. May be repeated.",
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Store the values as float32 or another dtype: rounded if it is floating point, "
-            "refused if an integer dtype cannot hold them.",
-        ),
-    ] = None,
+    out: Annotated[str | None, options.output_argument("IN's name + .zarr in this folder")] = None,
     *,
+    values: Values,
     resources: options.Memory,
     addresses: options.Addresses,
     overwrite: options.Overwrite = False,
@@ -59,9 +62,9 @@ def convert(
         done = run(
             source,
             next_commands.default_output("convert", source) if out is None else out,
-            index_column=index_column,
-            coordinates=coordinate or (),
-            dtype=dtype,
+            index_column=values.index_column,
+            coordinates=values.coordinate or (),
+            dtype=values.dtype,
             **vars(resources),
             overwrite=overwrite,
             storage_options=addresses.storage_options(),
@@ -71,9 +74,8 @@ def convert(
     summary = {**done.summary(), "notes": notes}
     if screen.printed(summary):
         return
-    console = show.console()
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
-    show.line(console, f"Converted {source}: {sizes}.", "bold")
+    show.line(f"Converted {source}: {sizes}.", "bold")
     facts = [("coordinates", _renamed(done.columns))] if done.columns else []
     if done.features:
         facts.append(("features", show.few(done.features)))
@@ -82,13 +84,12 @@ def convert(
     if missing.get("values"):
         facts.append(("missing", _missing(missing, parts=parts)))
     facts += [("note", note) for note in notes]
-    show.facts(console, [*facts, *show.took(summary), ("output", summary["output"])])
+    show.facts([*facts, *show.took(summary), ("output", summary["output"])])
     if done.format == "netcdf" and not done.tables:
         return
     variable, table = next(iter(done.tables.items()), (None, done.sizes))
     samples, *others = table
     next_commands.show_plan(
-        console,
         summary["output"],
         math.prod(table[dim] for dim in others),
         variable=variable if len(done.tables) > 1 else None,
@@ -101,8 +102,8 @@ def convert(
 def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
     """Say how much is missing, and what can be done about it."""
     empty = missing["features_without_any"]
-    values, features, samples = (counted(missing[n], n) for n in ("values", "features", "samples"))
-    said = f"{values}, in {features} and {samples}"
+    numbers, features, samples = (counted(missing[n], n) for n in ("values", "features", "samples"))
+    said = f"{numbers}, in {features} and {samples}"
     if empty:
         said += f"; {empty:,} of the features have no value at all, and are left out anyway"
     return said + "; say --missing mean, drop-features or drop-samples" * parts

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.typed import typed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kmufs_stream import Factor
 
 SPECTRUM = 10  # components that are shown
@@ -22,10 +21,7 @@ def decompose(
     table: options.Table,
     k: options.K,
     *,
-    out: Annotated[
-        str | None,
-        options.output("DATA's name + .factor.zarr"),
-    ] = None,
+    out: Annotated[str | None, options.output("DATA's name + .factor.zarr in this folder")] = None,
     factoring: options.Factoring,
     overwrite: options.Overwrite = False,
     resources: options.LongReading,
@@ -66,7 +62,7 @@ def decompose(
     )
     note = f"h is an example: up to {summary['usable']:,} can be chosen"
     many = next_commands.sweep(target, factor.k, table.storage_option)
-    next_commands.show_next(show.console(), again, many, note=note)
+    next_commands.show_next(again, many, note=note)
 
 
 def summary_of(factor: Factor, out: str, seconds: float) -> dict[str, Any]:
@@ -84,21 +80,18 @@ def summary_of(factor: Factor, out: str, seconds: float) -> dict[str, Any]:
 
 def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed") -> None:
     """Show what a factor is, and what it took."""
-    out = show.console()
     show.line(
-        out,
         f"{what} {summary['samples']:,} samples x {summary['features']:,} features into "
         f"{summary['components']:,} components.",
         "bold",
     )
-    show.line(out)
-    _show_spectrum(out, summary)
-    show.line(out)
+    show.line()
+    _show_spectrum(factor)
+    show.line()
     why = "2 k + 1, so that larger k, and where the spectrum falls, can be looked at too"
     if summary["components"] == summary["usable"]:
         why = "one for each usable feature: there are no more"
     show.facts(
-        out,
         [
             ("components", why),
             ("rank", f"{summary['rank']:,}: select takes --k up to this"),
@@ -111,19 +104,17 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
     )
 
 
-def _show_spectrum(out: Console, summary: dict[str, Any]) -> None:
-    values = summary["eigenvalues"]
+def _show_spectrum(factor: Factor) -> None:
+    values = factor.eigenvalues[:SPECTRUM]
+    columns = [("component", True), ("singular value", True), ("of variance", True), ("", False)]
     rows = [
         (
-            str(j + 1),
-            f"{s:.6g}",
-            f"{value / summary['usable']:.2%}",
+            str(number),
+            f"{singular:.6g}",
+            f"{value / len(factor.components):.2%}",
             "#" * round(BAR * value / values[0]),
         )
-        for j, (s, value) in enumerate(
-            zip(summary["singular_values"][:SPECTRUM], values, strict=False)
-        )
+        for number, singular, value in zip(count(1), factor.singular_values, values)
     ]
-    columns = [("component", True), ("singular value", True), ("of variance", True), ("", False)]
-    show.table(out, columns, rows)
-    show.more(out, summary["components"] - len(rows))
+    show.table(columns, rows)
+    show.more(len(factor.singular_values) - len(rows))

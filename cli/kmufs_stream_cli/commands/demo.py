@@ -53,15 +53,14 @@ def demo(
     result = run_select(open_matrix(data), K, H, screen, out=str(out), overwrite=True)
     if screen.printed(result.summary()):
         return
-    console = show.console()
-    show.line(console, f"{wrote} {data}: scikit-learn's digits, {COPIES} times each.")
-    show.line(console, f"Ran: kmufs-stream select {data} --k {K} --h {H} --out {out} --overwrite")
-    show.line(console)
+    show.line(f"{wrote} {data}: scikit-learn's digits, {COPIES} times each.")
+    show.line(f"Ran: kmufs-stream select {data} --k {K} --h {H} --out {out} --overwrite")
+    show.line()
     show_selection(result)
-    show.line(console)
-    show.line(console, f"The {H} chosen of 8 x 8 pixels, by rank (x: never inked, excluded):")
+    show.line()
+    show.line(f"The {H} chosen of 8 x 8 pixels, by rank (x: never inked, excluded):")
     for row in _picture(result):
-        show.line(console, f"  {row}")
+        show.line(f"  {row}")
 
 
 def write_digits(path: Path) -> bool:

@@ -98,15 +98,14 @@ def evaluate(
     summaries = [found.summary() for found in every]
     if screen.printed(summaries[0] if len(every) == 1 else {"evaluations": summaries}):
         return
+    asked = {"labels": labels, **measuring.typed(), "data": data, **table.typed()}
     if len(every) == 1:
         _show(every[0], labels)
-        commands = _next(every[0], results[0], table, data, {"labels": labels, **measuring.typed()})
-        next_commands.show_next(show.console(), *commands)
-    else:
-        _compare(results, summaries)
-        if labels is None:
-            commands = _next_comparison(every, results, table, data, measuring.typed())
-            next_commands.show_next(show.console(), *commands)
+        next_commands.show_next(*_next(every[0], results[0], asked))
+        return
+    _compare(results, summaries)
+    if labels is None:
+        next_commands.show_next(*_next_comparison(every, results, asked))
 
 
 def _refuse_unused(table: options.Store) -> None:
@@ -136,76 +135,61 @@ def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
         measures = ["-" if value is None else text.format(value) for value, text in values]
         row = [summary["solver"] or "-", str(summary["k"]), str(summary["h"]), *measures, result]
         rows.append(row)
-    out = show.console()
-    show.table(out, [*columns, ("result", False)], rows)
-    show.line(out)
+    show.table([*columns, ("result", False)], rows)
+    show.line()
     if "accuracy" not in shown:
         whole = "" if "cost ratio" in shown else "; --data DATA with K-means on all features"
-        show.line(out, f"  --labels VAR compares with known classes{whole}")
+        show.line(f"  --labels VAR compares with known classes{whole}")
     if "cost ratio" in shown:
-        show.line(out, f"  cost ratio: {COST_RATIO}")
-    show.line(out, "  |correlation|: mean, of two chosen features; 1 if all say the same")
+        show.line(f"  cost ratio: {COST_RATIO}")
+    show.line("  |correlation|: mean, of two chosen features; 1 if all say the same")
 
 
 def _next_comparison(
-    every: list[Evaluation],
-    results: list[str],
-    table: options.Store,
-    data: str | None,
-    measuring: dict[str, Any],
+    every: list[Evaluation], results: list[str], asked: dict[str, Any]
 ) -> list[str]:
-    """Tell results apart that were compared without classes: by likely ones, or on all features."""
+    """Compare again by classes that the samples seem to have, or else on all features."""
     described = set.intersection(*(set(found.described_by) for found in every))
     likely = [name for name in every[0].likely_classes if name in described]
-    made_of = {found.made_of or "" for found in every}
+    made_of, *others = {found.made_of or "" for found in every}
     if likely:
-        more = {"labels": likely[0]}
-    elif data is None and len(made_of) == 1 and next_commands.can_be_typed(data := made_of.pop()):
-        more = {}
+        asked = {**asked, "labels": likely[0]}
+    elif asked["data"] is None and not others and next_commands.can_be_typed(made_of):
+        asked = {**asked, "data": made_of}
     else:
         return []
-    asked = {"data": data, **table.typed(), **measuring, **more}
     return [next_commands.command("evaluate", results, **asked)]
 
 
-def _next(
-    found: Evaluation,
-    result: str,
-    table: options.Store,
-    data: str | None,
-    asked: dict[str, Any],
-) -> list[str]:
-    """Draw a selection; judge it once more with its data, if they are still there."""
-    made_of, stores = found.made_of, table.storage_option
-    if made_of is None:
+def _next(found: Evaluation, result: str, asked: dict[str, Any]) -> list[str]:
+    """Draw a selection; judge it again with its data, if they are still there."""
+    if found.made_of is None:
         return []
-    commands = next_commands.report(result, stores)
-    if data is None and next_commands.can_be_typed(made_of):
-        asked = {**asked, "data": made_of, "storage_option": stores}
-        commands.append(next_commands.command("evaluate", result, **asked))
+    commands = next_commands.report(result, asked.get("storage_option"))
+    if asked["data"] is None and next_commands.can_be_typed(found.made_of):
+        again = {**asked, "data": found.made_of}
+        commands.append(next_commands.command("evaluate", result, **again))
     return commands
 
 
 def _show(found: Evaluation, labels: str | None) -> None:
-    out = show.console()
     summary = found.summary()
     show.line(
-        out,
         f"K-means with k = {summary['k']} on the {summary['h']:,} chosen features of "
         f"{summary['samples']:,} samples.",
         "bold",
     )
-    show.line(out)
-    show.facts(out, [_labels(found, labels), *_measures(found, summary)])
-    show.line(out)
-    show.line(out, "The share of a feature's variance that lies between the clusters:")
-    show.line(out)
+    show.line()
+    show.facts([_labels(found, labels), *_measures(found, summary)])
+    show.line()
+    show.line("The share of a feature's variance that lies between the clusters:")
+    show.line()
     best = (-found.between).argsort(kind="stable")[:SHOWN]
     columns = [
         ("feature", found.selected[best]),
         ("between", [f"{share:.2%}" for share in found.between[best]]),
     ]
-    show.features(out, columns, found.names, best, of=summary["h"])
+    show.features(columns, found.names, best, summary["h"])
 
 
 def _labels(found: Evaluation, labels: str | None) -> tuple[str, str]:

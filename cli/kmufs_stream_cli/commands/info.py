@@ -30,15 +30,14 @@ def info(
     found = run(path, storage_options=addresses.storage_options())
     if screen.printed(found):
         return
-    out = show.console()
-    show.line(out, f"{found['path']}: a kmufs-stream {found['kind']}", "bold")
-    show.facts(out, _origin(found))
+    show.line(f"{found['path']}: a kmufs-stream {found['kind']}", "bold")
+    show.facts(_origin(found))
     for heading in ("shape", "options", "outcome", "arrays"):
         if found[heading]:
-            show.line(out)
-            show.line(out, heading, "bold")
-            show.facts(out, _facts(found, heading))
-    next_commands.show_next(out, *_next(found, addresses.storage_option))
+            show.line()
+            show.line(heading, "bold")
+            show.facts(_facts(found, heading))
+    next_commands.show_next(*_next(found, addresses.storage_option))
 
 
 def _origin(found: dict[str, Any]) -> list[tuple[str, str]]:

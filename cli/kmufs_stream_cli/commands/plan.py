@@ -55,20 +55,19 @@ def plan(
     asked = {"k": k, "h": h, "solver": choosing.solver, "missing": missing}
     if screen.printed({**_about(matrix, transforms), **asked, **made.summary()}):
         return
-    out = show.console()
-    show.line(out, f"{matrix.source}: {matrix.metadata.name}", "bold")
+    show.line(f"{matrix.source}: {matrix.metadata.name}", "bold")
     told = [("missing", MISSING[missing])] if matrix.dtype.kind == "f" else []
     told += [("note", as_typed(note)) for note in made.notes]
-    show.facts(out, [*plan_facts(matrix, made, transforms), *told])
-    show.line(out)
-    show.line(out, "Memory by stage; they follow each other, so the largest counts:")
+    show.facts([*plan_facts(matrix, made, transforms), *told])
+    show.line()
+    show.line("Memory by stage; they follow each other, so the largest counts:")
     peaks = [(stage, show.size(peak)) for stage, peak in made.stages.items()]
-    show.table(out, [("stage", False), ("memory", True)], peaks)
+    show.table([("stage", False), ("memory", True)], peaks)
     more = table.typed() | choosing.typed() | factoring.typed() | resources.typed()
     commands = [next_commands.command("select", data, k=k, h=h, **more)]
     if made.table.is_one_block:
         commands.append(next_commands.command("rechunk", data, **table.located()))
-    next_commands.show_next(out, *commands)
+    next_commands.show_next(*commands)
 
 
 def _about(matrix: Matrix, transforms: Sequence[str]) -> dict[str, Any]:

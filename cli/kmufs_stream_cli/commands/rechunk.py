@@ -14,8 +14,7 @@ def rechunk(
     data: options.Data,
     table: options.Store,
     out: Annotated[
-        str | None,
-        options.output_argument("DATA's name + .rechunked.zarr"),
+        str | None, options.output_argument("DATA's name + .rechunked.zarr in this folder")
     ] = None,
     *,
     resources: options.Memory,
@@ -51,15 +50,14 @@ def rechunk(
     summary = done.summary()
     if screen.printed(summary):
         return
-    console = show.console()
     (n, p), before, after = done.shape, done.chunks_before, done.chunks
-    show.line(console, f"Wrote {n:,} samples x {p:,} features in other chunks.", "bold")
+    show.line(f"Wrote {n:,} samples x {p:,} features in other chunks.", "bold")
     rows = [
         ("before", f"{before[0]:,} x {before[1]:,}"),
         ("now", f"{after[0]:,} x {after[1]:,}"),
         *show.took(summary),
         ("output", summary["output"]),
     ]
-    show.facts(console, rows)
+    show.facts(rows)
     more = {"feature_labels": table.feature_labels, "storage_option": table.storage_option}
-    next_commands.show_plan(console, summary["output"], p, **more)
+    next_commands.show_plan(summary["output"], p, **more)

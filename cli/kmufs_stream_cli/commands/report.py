@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from kmufs_stream_cli import next_commands, options, show
+from kmufs_stream_cli.groups import Group
 from kmufs_stream_cli.progress import shown
 from kmufs_stream_cli.typed import typed
 
 SEVERAL = "report.html"
+
+
+@dataclass(frozen=True)
+class Written(Group):
+    """The files that a report makes."""
+
+    out: str | None = options.in_output(
+        None,
+        "Page to write; by default RESULT's name + .report.html in this folder, "
+        f"{SEVERAL} of several.",
+        "FILE",
+    )
+    png: str | None = options.in_output(
+        None,
+        "Write the figures as PNG too: all in one image, or one each into a folder.",
+        "FILE.png|FOLDER",
+    )
 
 
 def report(
@@ -23,23 +42,7 @@ def report(
         ),
     ],
     *,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Page to write; by default RESULT's name + .report.html in this folder, "
-            f"{SEVERAL} of several.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
-    png: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.png|FOLDER",
-            help="Write the figures as PNG too: all in one image, or one each into a folder.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
+    written: Written,
     addresses: options.Addresses,
     overwrite: options.Overwrite = False,
     screen: options.Printing,
@@ -51,8 +54,8 @@ def report(
     with shown(log=False, quiet=False) as progress:
         done = run(
             results,
-            out=usual if out is None else out,
-            png=png,
+            out=usual if written.out is None else written.out,
+            png=written.png,
             overwrite=overwrite,
             storage_options=addresses.storage_options(),
             command=typed(),
@@ -63,4 +66,4 @@ def report(
         return
     page = f"{done.output} ({show.size(summary['bytes'])})"
     images = [("image", image) for image in summary["images"]]
-    show.facts(show.console(), [*show.took(summary), ("page", page), *images])
+    show.facts([*show.took(summary), ("page", page), *images])

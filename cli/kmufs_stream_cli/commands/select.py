@@ -27,8 +27,7 @@ def select(
     h: options.H,
     *,
     out: Annotated[
-        str | None,
-        options.output("DATA's name + .selected.zarr"),
+        str | None, options.output("DATA's name + .selected.zarr in this folder")
     ] = None,
     anndata_out: Annotated[
         str | None,
@@ -102,26 +101,24 @@ def show_selection(result: Selection, stores: list[str] | None = None) -> None:
 
     ``stores`` are the words of --storage-option.
     """
-    out = show.console()
     summary = result.summary()
     show.line(
-        out,
         f"Chose {result.h:,} of {summary['features']:,} features for k = {result.k} from "
         f"{summary['samples']:,} samples.",
         "bold",
     )
-    show.line(out)
+    show.line()
     best = result.ranks.argsort()[:BEST]
     columns = [
         ("rank", result.ranks[best]),
         ("feature", result.selected[best]),
         ("score", [f"{score:.4f}" for score in result.scores[best]]),
     ]
-    show.features(out, columns, result.labels, best, of=result.h)
-    show.line(out)
-    show.line(out, f"  score: the share of its variance in the {result.k} leading components")
-    show.line(out)
-    show.facts(out, _outcome(result, summary))
+    show.features(columns, result.labels, best, result.h)
+    show.line()
+    show.line(f"  score: the share of its variance in the {result.k} leading components")
+    show.line()
+    show.facts(_outcome(result, summary))
     if summary["output"] is not None:
         _show_next(result, summary["output"], stores)
 
@@ -137,9 +134,7 @@ def _show_next(result: Selection, output: str, stores: list[str] | None) -> None
     )
     note = f"{likely[0]} looks like classes; so may {', '.join(others)}" if others else ""
     in_python = next_commands.open_in_python(output, parsed(stores or []))
-    next_commands.show_next(
-        show.console(), evaluate, *next_commands.report(output, stores), in_python, note=note
-    )
+    next_commands.show_next(evaluate, *next_commands.report(output, stores), in_python, note=note)
 
 
 def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]]:

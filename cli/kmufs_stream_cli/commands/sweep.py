@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -9,12 +10,10 @@ import typer
 from kmufs_stream import RequestError, SolverName
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import next_commands, options, show
-from kmufs_stream_cli.groups import completed
+from kmufs_stream_cli.groups import Group, completed, section
 from kmufs_stream_cli.typed import read_by
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kmufs_stream import Sweep
 
 BAR = 10  # letters of a full one
@@ -37,6 +36,31 @@ RIGHT = {
 MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
 
+in_options = section("Options")
+
+
+@dataclass(frozen=True)
+class Grid(Group):
+    """What is tried, and where it is written."""
+
+    k: str | None = in_options(None, "Numbers of clusters, such as 5,10,20 or 2:20:2.", GRID)
+    h: str | None = in_options(None, "Numbers of features to choose, such as 20:200:20.", GRID)
+    suggest_k: bool = in_options(
+        False, "Show which k the spectrum speaks for; --k and --h may be left out."
+    )
+    suggest_h: bool = in_options(
+        False, "Show where what is explained stops growing fast; --h may be left out."
+    )
+    solver: str = options.in_solver(
+        "admm",
+        f"Solvers, as of select: {', '.join(options.SOLVERS)}.",
+        "NAME,NAME,...",
+        autocompletion=completed(options.SOLVERS),
+    )
+    csv: str | None = options.in_output(
+        None, "Write the table, with the chosen features, here.", "FILE"
+    )
+
 
 def sweep(
     data: Annotated[
@@ -44,45 +68,8 @@ def sweep(
         typer.Argument(metavar="DATA", help="What decompose wrote, or else whatever it takes."),
     ],
     table: options.Table,
+    grid: Grid,
     *,
-    k: Annotated[
-        str | None,
-        typer.Option(metavar=GRID, help="Numbers of clusters, such as 5,10,20 or 2:20:2."),
-    ] = None,
-    h: Annotated[
-        str | None,
-        typer.Option(metavar=GRID, help="Numbers of features to choose, such as 20:200:20."),
-    ] = None,
-    solver: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,NAME,...",
-            help=f"Solvers, as of select: {', '.join(options.SOLVERS)}.",
-            autocompletion=completed(options.SOLVERS),
-            rich_help_panel=options.SOLVER,
-        ),
-    ] = "admm",
-    suggest_k: Annotated[
-        bool,
-        typer.Option(
-            "--suggest-k", help="Show which k the spectrum speaks for; --k and --h may be left out."
-        ),
-    ] = False,
-    suggest_h: Annotated[
-        bool,
-        typer.Option(
-            "--suggest-h",
-            help="Show where what is explained stops growing fast; --h may be left out.",
-        ),
-    ] = False,
-    csv: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the table, with the chosen features, here.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
     overwrite: options.Overwrite = False,
     factoring: options.Factoring,
     resources: options.Reading,
@@ -95,9 +82,9 @@ def sweep(
     from kmufs_stream import is_factor, load_factor
     from kmufs_stream import sweep as run
 
-    ks = _grid("--k", k, suggest_k)
-    # Which k the spectrum speaks for does not depend on h: a ladder of them is shown with it.
-    hs = _grid("--h", h, suggest_h or suggest_k)
+    ks = _numbers("--k", grid.k, grid.suggest_k)
+    # The k that the spectrum suggests does not depend on h: it is shown with a ladder of them.
+    hs = _numbers("--h", grid.h, grid.suggest_h or grid.suggest_k)
     factor, stores = None, table.storage_options()
     if is_factor(data, storage_options=stores):
         _refuse_cluster(data, resources)
@@ -108,30 +95,29 @@ def sweep(
             matrix,
             ks,
             hs,
-            solvers=cast(list[SolverName], [name.strip() for name in solver.split(",")]),
+            solvers=cast(list[SolverName], [name.strip() for name in grid.solver.split(",")]),
             **factoring.keywords(),
             **used,
             screening=table.screening(),
-            csv=csv,
+            csv=grid.csv,
             overwrite=overwrite,
             progress=progress,
         )
     if screen.printed(found.summary()):
         return
-    out = show.console()
-    _show_trials(out, found, csv)
-    if suggest_k:
-        show.line(out)
-        show.line(out, "Suggestion only: k from the spectrum")
-        show.facts(out, _suggested_k(found))
-    if suggest_h:
-        show.line(out)
-        show.line(out, "Suggestion only: h at the knee of what is explained")
+    _show_trials(found, grid.csv)
+    if grid.suggest_k:
+        show.line()
+        show.line("Suggestion only: k from the spectrum")
+        show.facts(_suggested_k(found))
+    if grid.suggest_h:
+        show.line()
+        show.line("Suggestion only: h at the knee of what is explained")
         for line in _suggested_h(found):
-            show.line(out, f"  {line}")
-    show.line(out)
-    written = [] if csv is None else [("output", csv)]
-    show.facts(out, [*show.took(found.summary()), *written])
+            show.line(f"  {line}")
+    show.line()
+    written = [] if grid.csv is None else [("output", grid.csv)]
+    show.facts([*show.took(found.summary()), *written])
     if found.proposal is None:
         return
     if factor is None:
@@ -142,7 +128,7 @@ def sweep(
         data = factor.origin.get("source", "")
     in_one_store = factor is None or not factor.added_to
     there = in_one_store and next_commands.can_be_typed(data)
-    _show_next(out, found, data, again, csv, there=there)
+    _show_next(found, data, again, grid.csv, there=there)
 
 
 def _refuse_cluster(data: str, resources: options.Reading) -> None:
@@ -154,7 +140,7 @@ def _refuse_cluster(data: str, resources: options.Reading) -> None:
         )
 
 
-def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
+def _numbers(option: str, text: str | None, suggested: bool) -> list[int] | None:
     """Parse numbers such as 5,10,20 or 10:50:10; None where they are to be suggested."""
     if text is None:
         if suggested:
@@ -186,12 +172,12 @@ def _grid(option: str, text: str | None, suggested: bool) -> list[int] | None:
     return [number for numbers in ranges for number in numbers]
 
 
-def _show_trials(out: Console, found: Sweep, csv: str | None) -> None:
+def _show_trials(found: Sweep, csv: str | None) -> None:
     read = f"reads of the data: {found.passes or 'none'}"
     show.line(
-        out, f"{counted(len(found.trials), 'selections')} in {found.seconds:.2f} s; {read}.", "bold"
+        f"{counted(len(found.trials), 'selections')} in {found.seconds:.2f} s; {read}.", "bold"
     )
-    show.line(out)
+    show.line()
     columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
     columns += [("|correlation|", True), ("at noise", True), ("explained", True), ("", False)]
     trials = found.proposals if len(found.trials) > ROWS else found.trials
@@ -208,13 +194,13 @@ def _show_trials(out: Console, found: Sweep, csv: str | None) -> None:
         )
         for t in trials
     ]
-    show.table(out, columns, rows)
+    show.table(columns, rows)
     if len(trials) < len(found.trials):
         fewer = f"  one h of each k and solver, of {len(found.trials):,} selections; all of them: "
-        show.line(out, fewer + (csv or "--csv FILE or --json"))
-    show.line(out)
+        show.line(fewer + (csv or "--csv FILE or --json"))
+    show.line()
     for said in EXPLAINED:
-        show.line(out, f"  {said}")
+        show.line(f"  {said}")
 
 
 def _suggested_k(found: Sweep) -> list[tuple[str, str]]:
@@ -257,7 +243,6 @@ def _suggested_h(found: Sweep) -> list[str]:
 
 
 def _show_next(
-    out: Console,
     found: Sweep,
     data: str,
     more: dict[str, object],
@@ -276,13 +261,13 @@ def _show_next(
     if found.suggested_k.k is None:
         why = f"No component stands above noise, so there may be no clusters. {why}"
     trial = {"k": proposal.k, "h": proposal.h, "solver": proposal.solver}
-    show.line(out)
+    show.line()
     if there:
-        show.prose(out, why.strip() or "The next command writes it.")
+        show.prose(why.strip() or "The next command writes it.")
         drawn = [] if csv is None else next_commands.report(csv)
         again = next_commands.command("select", data, **trial, **more)
-        next_commands.show_next(out, again, *drawn)
+        next_commands.show_next(again, *drawn)
         return
     held = f"the rows of {data}" if data else "the rows that it was made of"
     asked = next_commands.command("select", "", **trial, **more).partition(" '' ")[2]
-    show.prose(out, f"{why}Give select a store that holds {held}: {asked}")
+    show.prose(f"{why}Give select a store that holds {held}: {asked}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kmufs_stream_cli import next_commands, options, show
+from kmufs_stream_cli import next_commands, options
 from kmufs_stream_cli.commands.decompose import show_factor, summary_of
 from kmufs_stream_cli.typed import typed
 
@@ -26,10 +26,7 @@ def update(
         ),
     ],
     table: options.Store,
-    out: Annotated[
-        str | None,
-        options.output("Zarr store to write; by default FACTOR itself, which takes --overwrite."),
-    ] = None,
+    out: Annotated[str | None, options.output("FACTOR itself, which takes --overwrite,")] = None,
     overwrite: options.Overwrite = False,
     resources: options.Cluster,
     screen: options.Showing,
@@ -61,4 +58,4 @@ def update(
         return
     show_factor(updated, summary, f"Added {matrix.shape[0]:,} samples, decomposed")
     again = next_commands.sweep(target, updated.k, table.storage_option)
-    next_commands.show_next(show.console(), again)
+    next_commands.show_next(again)
