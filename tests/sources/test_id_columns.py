@@ -1,0 +1,122 @@
+"""Features that look as if they described the samples are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from formats.tables import (
+    N,
+    X,
+    convert_and_open,
+    frame,
+    written,
+)
+
+from kmufs_stream import RequestError, convert, evaluate, open_matrix, select
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_features_that_look_as_if_they_described_samples_are_told(
+    tmp_path: Path, kind: str
+) -> None:
+    columns = {
+        "n": np.arange(N) + 1,
+        "Index": np.arange(N) % 7 * 3,
+        "label": np.arange(N) % 4,
+        "Y": [*np.arange(N - 1) % 2, None],
+        "cluster": X[:, 0],  # no whole numbers
+        "id": np.arange(N) + 0.5,
+        "jumps": [0, 0, *range(2, N)],
+    }
+    done, found = convert_and_open(written(tmp_path, kind, frame(**columns)))
+    assert found.sizes == {"sample": N, "feature": 6 + len(columns)}
+    (note,) = done.notes
+    assert note.startswith(
+        "'n', 'Index', 'label', 'Y' may number the samples or tell what they are"
+    )
+    asked_for = "`index_column='n', coordinates=['Index', 'label', 'Y'], overwrite=True`"
+    assert f"convert again, also with {asked_for}, or say `exclude_features`" in note
+    assert done.summary()["notes"] == [note]
+    asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
+    done, _ = convert_and_open(tmp_path / f"x.{kind}", overwrite=True, **asked)
+    assert done.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "parameter"),
+    [
+        ({"number": np.arange(N)[::-1] * 3 + 1000}, "index_column='number'"),
+        ({"plate": np.arange(N) % 8 + 1}, "coordinates=['plate']"),
+        ({"dayOf": [None, *np.arange(N - 1) % 8]}, "coordinates=['dayOf']"),
+        ({"species_code": np.arange(N) % 30 * 2}, "coordinates=['species_code']"),
+        ({"batchId": np.arange(N) % 30 * 2}, "coordinates=['batchId']"),
+        ({"height": np.arange(N) % 30 * 2}, None),
+        ({"valid": X[:, 0], "flat": np.ones(N)}, None),
+    ],
+)
+def test_whole_numbers_among_real_ones_are_told(
+    tmp_path: Path, column: dict[str, Any], parameter: str | None
+) -> None:
+    done, _ = convert_and_open(written(tmp_path, "csv", frame(**column)))
+    assert len(done.notes) == (parameter is not None)
+    if parameter is not None:
+        assert f"convert again, also with `{parameter}, overwrite=True`, or say" in done.notes[0]
+
+
+def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
+    counts = {f"g{i}": np.arange(N) % (i + 2) * 2 for i in range(6)}
+    path = tmp_path / "x.csv"
+    pd.DataFrame({**counts, "mass": X[:, 0], "serial": np.arange(N)[::-1]}).to_csv(
+        path, index=False
+    )
+    assert convert_and_open(path)[0].notes == ()
+    pd.DataFrame({**counts, "well_id": np.arange(N) % 96}).to_csv(path, index=False)
+    assert "'well_id' may number" in convert_and_open(path, overwrite=True)[0].notes[0]
+
+
+def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    frame(group=np.arange(N) % 3).to_csv(path, index=False)
+    convert(path, tmp_path / "out.zarr")
+    select(tmp_path / "out.zarr", 3, 3, out=tmp_path / "chosen.zarr")
+    with pytest.raises(RequestError) as caught:
+        evaluate(tmp_path / "chosen.zarr", labels="group", data=tmp_path / "out.zarr")
+    assert "`coordinates='group'`" in caught.value.remedy
+    select(tmp_path / "out.zarr", 3, 3, keep="group", out=tmp_path / "with.zarr")
+    with pytest.raises(RequestError, match="'group' is one of the features") as caught:
+        evaluate(tmp_path / "with.zarr", labels="group")
+    assert "`coordinates='group', overwrite=True`" in caught.value.remedy
+
+
+def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
+    variables = {f"v{i}": ("time", X[:, i].astype(np.float32)) for i in range(4)}
+    sensors = xr.Dataset({**variables, "mode": ("time", np.arange(N) % 3)})
+    store = tmp_path / "sensors.zarr"
+    sensors.to_zarr(store, consolidated=False)
+    for data in (store, sensors):
+        matrix = open_matrix(data, features_from_variables=True)
+        assert matrix.doubt is not None
+        assert matrix.doubt.startswith("'mode' holds whole numbers")
+        assert matrix.doubt.endswith(
+            "`open_matrix(data, exclude_features=['mode'])`; for its sake all values are float64, "
+            "not float32"
+        )
+        without = open_matrix(data, features_from_variables=True, exclude_features="mode")
+        assert without.doubt is None
+    with_class, chosen = tmp_path / "with.zarr", tmp_path / "chosen.zarr"
+    select(matrix, 3, 2, keep="mode", out=with_class)
+    with pytest.raises(RequestError, match="'mode' is one of the features") as caught:
+        evaluate(with_class, labels="mode")
+    assert "exclude_features='mode'" in caught.value.remedy
+    select(
+        open_matrix(store, features_from_variables=True, exclude_features="mode"), 3, 2, out=chosen
+    )
+    with pytest.raises(RequestError) as caught:
+        evaluate(chosen, labels="mode")
+    assert "`data`" in caught.value.remedy
+    assert evaluate(chosen, labels="mode", data=store).agreement is not None
