@@ -1,9 +1,9 @@
-"""How well K-means on the chosen features finds clusters: against labels, and without any."""
+"""Judge how well K-means on the chosen features finds clusters, with class labels or without."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,7 +39,6 @@ from kmufs_stream.sources.matrix import densified
 from kmufs_stream.sources.names import plain
 from kmufs_stream.storage.places import PlaceLike, place_of
 from kmufs_stream.streaming.kernels.gram import Gram
-from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.lloyd import Clusters, Standard
 from kmufs_stream.streaming.kernels.scaling import Scaling, read_probe
 from kmufs_stream.streaming.kmeans import Clustering, kmeans, kmeans_candidates
@@ -57,22 +56,13 @@ ROUNDING = 1e-12  # a share of variance that is none
 
 @dataclass(frozen=True)
 class FullCost:
-    """What the clustering found on the chosen features costs on all of them.
+    """Cost over all usable features, as a share of their variance."""
 
-    Attributes
-    ----------
-    chosen : cost of that clustering over all usable features, as a share of their variance.
-    best : the same of the best clustering that K-means found on all usable features.
-    ratio : the one over the other: what guarantees of the form 1 + eps speak of.
-    clustering : that best one.
-    standard : by what it standardised the features.
-    """
-
-    chosen: float
-    best: float
-    ratio: float
-    clustering: Clustering
-    standard: Standard
+    chosen: float  # of the clustering on the chosen features
+    best: float  # of the best clustering that K-means found on all of them
+    ratio: float  # chosen / best: what guarantees of the form 1 + eps are about
+    clustering: Clustering  # the best one
+    standard: Standard  # what it standardised with
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,10 +73,10 @@ class Evaluation:
     ----------
     source : str
         The selection, for people.
-    k : int
-        Clusters that were looked for.
-    starts, seed : int
-        Independent starts of K-means, and their seed.
+    solver, made_of : str or None
+        Of the selection, and the data that it was made from; None of what apply wrote.
+    k, starts, seed : int
+        Clusters, independent starts of K-means, and their seed.
     samples : int
         Samples that were clustered.
     selected : int64 array, shape (h,)
@@ -96,33 +86,31 @@ class Evaluation:
     clustering : Clustering
         K-means on the chosen features.
     missing_values : int
-        Of the chosen features, for which their means stand in.
+        Values of the chosen features that were replaced by their means.
     sizes : int64 array, shape (k,)
         Samples per cluster.
     between : float64 array, shape (h,)
-        The share of each chosen feature's variance between the clusters.
+        The share of each chosen feature's variance that lies between the clusters.
     mean_correlation, effective_rank : float
-        How far the chosen features repeat each other: the mean absolute correlation of two, and how
-        many independent ones would have their spectrum.
-    solver : str or None
-        Of the selection; None of what apply wrote.
-    made_of : str or None
-        Where the data that were selected from lie; None of what apply wrote.
+        Redundancy: the mean absolute correlation of two chosen features, and the number of
+        independent ones with such a spectrum.
     agreement : Agreement or None
-        With the classes, where ``labels`` were given.
+        With the classes, if ``labels`` were given.
     full_cost : FullCost or None
-        The cost on all features, where ``data`` were given.
-    described_by : tuple of str
-        Coordinates of the samples, any of which may hold their classes.
-    likely_classes : tuple of str
-        Those of the selection that look like classes, the likeliest first; not looked for where
-        ``labels`` are given.
+        The cost on all features, if ``data`` were given.
     seconds : float
         Wall-clock seconds.
     predicted_peak : int
-        Resident bytes that the plan allowed for, at most.
+        Predicted peak of resident bytes.
+    peak : int
+        Peak resident bytes of the process until the evaluation ended.
     concessions : tuple of str
         What was given up to fit the budget.
+    described_by : tuple of str
+        Coordinates of the samples, any of which may hold their classes.
+    likely_classes : tuple of str
+        Those of the selection that look like classes, the likeliest first; empty if ``labels``
+        were given.
     """
 
     source: str
@@ -144,6 +132,7 @@ class Evaluation:
     full_cost: FullCost | None
     seconds: float
     predicted_peak: int
+    peak: int
     concessions: tuple[str, ...]
     described_by: tuple[str, ...]
     likely_classes: tuple[str, ...]
@@ -152,7 +141,7 @@ class Evaluation:
         return f"<Evaluation: K-means with k = {self.k} on {len(self.selected)} features>"
 
     def summary(self) -> dict[str, Any]:
-        """The evaluation in plain JSON types; the keys are listed in docs/output.md."""
+        """Return the evaluation in plain JSON types; the keys are listed in docs/output.md."""
         agreement, full = self.agreement, self.full_cost
         return {
             "solver": self.solver,
@@ -186,7 +175,7 @@ class Evaluation:
             "source": self.source,
             "seconds": {"total": self.seconds},
             "concessions": list(self.concessions),
-            "peak_rss_bytes": peak_memory(),
+            "peak_rss_bytes": self.peak,
             "predicted_peak_bytes": self.predicted_peak,
             "version": __version__,
         }
@@ -206,21 +195,20 @@ def evaluate(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Evaluation:
-    """Cluster the samples by the chosen features, standardised, and judge what is found.
+    """Cluster the samples by the chosen features, standardised, and judge the clusters.
 
     Parameters
     ----------
     result : path, address or Zarr store
-        A selection that :func:`kmufs_stream.select` wrote, or what :func:`kmufs_stream.apply` made
-        with one, whose features are then standardised anew.
+        What :func:`kmufs_stream.select` wrote, or :func:`kmufs_stream.apply`, whose features are
+        standardised anew.
     labels : str, optional
         Variable along the samples, of the result or of ``data``, that holds the true classes;
-        samples without one (NaN) are left out of the comparison.
+        samples without one (NaN) are not compared.
     data : path, address, Zarr store or array, table in memory, or Matrix, optional
         The table that was selected from: whatever :func:`kmufs_stream.open_matrix` opens. Needed
-        for the cost on all features, for a result that holds no data, and where rows were
-        normalised. Transforms, where in it the table is, and which samples take part, are those of
-        the result.
+        for the cost on all features, for a result without data, and where rows were normalised.
+        Transforms, samples and the place of the table are those recorded in the result.
     k : int, optional
         Number of clusters; that of the selection by default.
     starts : int, default 10
@@ -228,8 +216,8 @@ def evaluate(
     seed : int, default 0
         Of these starts.
     beside : Evaluation, optional
-        That of another result, to compare with. Where it was made of the same samples by the same
-        ``data``, ``k``, ``starts`` and ``seed``, K-means on all features is not done once more.
+        Of another result. If samples, ``data``, ``k``, ``starts`` and ``seed`` are the same, its
+        K-means on all features is used.
     memory, threads, storage_options, progress
         See :func:`kmufs_stream.decompose`.
 
@@ -241,16 +229,16 @@ def evaluate(
     Raises
     ------
     RequestError
-        Not a selection, data that it was not made from, no such labels, or such as are among the
-        chosen features, options out of range, a budget too small.
+        Not a selection, data that it was not made from, no such labels, or labels that are among
+        the chosen features, options out of range, a budget too small.
     BrokenError
         A chunk is missing or cannot be read.
 
     Notes
     -----
-    What is missing counts as its feature's mean. Reads the chosen columns three times; where a
-    standardised table is larger than 32 MB, once per Lloyd step more. With ``data`` all columns
-    too, twice or more.
+    A missing value counts as its feature's mean. Reads the chosen columns three times, and once
+    more for each Lloyd step if the standardised table is larger than 32 MB; with ``data`` all
+    columns, too, twice or more.
     """
     began = time.perf_counter()
     for parameter, value, least in (("starts", starts, 1), ("seed", seed, 0)):
@@ -262,57 +250,60 @@ def evaluate(
     chosen = open_selection(place)
     k = chosen.k if k is None else as_whole("k", k)
     check_k(k, chosen.samples, "samples")
-    columns = chosen.selected
-    every = chosen.standard
     whole = None
     if data is not None:
         opened = open_like(place, data, storage_options=storage_options)
         whole = chosen.as_selected(densified(opened))
-    resources = (k, starts, memory, threads, progress)
-    read = _Reader(chosen.columns(whole), *resources, square=True)
-    read_all = None
+    columns = chosen.columns(whole)
+    tables = [columns] if whole is None else [columns, whole]
+    names = chosen.labels if columns.labels is None else columns.labels
+    every, selected = chosen.standard, chosen.selected
+    request = PlanRequest(memory=memory, threads=threads)
+    plans = [_plan(columns, k, starts, request, square=True)]
     if whole is not None and every is not None:
-        read_all = _Reader(whole, *resources, square=False)
-    n, h = read.matrix.shape
-    names = chosen.labels if read.matrix.labels is None else read.matrix.labels
+        plans.append(_plan(whole, k, starts, request, square=False))
+    for plan in plans:
+        progress(plan.resources)
     codes, classes = None, 0
-    looked_at = [read.matrix] if whole is None else [read.matrix, whole]
     if labels is not None:
         refuse_feature(labels, () if names is None else names, chosen.source)
-        codes, classes = class_codes(labels, looked_at)
-    known = None
-    if read_all is not None and every is not None and beside is not None:
-        asked = (k, starts, seed, n, read_all.plan.method)
-        known = _known_best(beside, asked, every)
-    for reader in (read,) if read_all is None or known is not None else (read, read_all):
-        if reader.plan.method == "lloyd":
-            progress(Noticed(_foretold(reader, starts)))
+        codes, classes = class_codes(labels, tables)
 
-    scaling = Scaling.from_probe(dense(read_probe(read.matrix)), "float64")
-    scatter = read(Gram(scaling, note_gaps=True), "correlations")
+    known = None
+    if len(plans) > 1 and every is not None and beside is not None:
+        run = (k, starts, seed, columns.shape[0], plans[-1].method)
+        known = _known_best(beside, run, every)
+    for plan in plans[:1] if known is not None else plans:
+        if plan.method == "lloyd":
+            progress(Noticed(_long_run_note(plan, starts)))
+    read = partial(run_planned, rows=columns.rows, plan=plans[0], progress=progress)
+    cluster = partial(kmeans, k=k, starts=starts, seed=seed, progress=progress)
+
+    scaling = Scaling.from_probe(dense(read_probe(columns)), "float64")
     features, correlation = correlation_matrix(
-        scatter,
+        read(Gram(scaling, note_gaps=True), stage="correlations"),
         scaling,
-        partial(standardise, feature_name=read.matrix.feature_name, screening=Screening("mean")),
+        partial(standardise, feature_name=columns.feature_name, screening=Screening("mean")),
     )
-    standard = _standard(features) if every is None else every.of(columns)
-    found = kmeans(read.matrix, standard, k, read.plan, starts=starts, seed=seed, progress=progress)
+    standard = _standard(features) if every is None else every.of(selected)
+    found = cluster(columns, standard, plan=plans[0])
     full_cost = None
-    if read_all is None or every is None:
-        kernel = Clusters(standard, np.arange(h), found.centres, codes, classes)
-        state = read(kernel, "clusters")
+    if len(plans) == 1 or whole is None or every is None:
+        kernel = Clusters(standard, np.arange(len(selected)), found.centres, codes, classes)
+        state = read(kernel, stage="clusters")
         between = _shares(between_clusters(state.counts, state.sums), state.squares)
     else:
-        state = read_all(Clusters(every, columns, found.centres, codes, classes), "clusters")
+        kernel = Clusters(every, selected, found.centres, codes, classes)
+        state = read(kernel, rows=whole.rows, plan=plans[1], stage="clusters")
         squares = between_clusters(state.counts, state.sums)
-        between = _shares(squares[columns], state.squares[columns])
-        best = known or kmeans(
-            read_all.matrix, every, k, read_all.plan, starts=starts, seed=seed, progress=progress
-        )
+        between = _shares(squares[selected], state.squares[selected])
+        best = known or cluster(whole, every, plan=plans[1])
         full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best, every)
     with blas.all_cores():
         rank = effective_rank(correlation)
-    plans = [read.plan] if read_all is None else [read.plan, read_all.plan]
+    likely = []
+    if labels is None and chosen.matrix is not None:
+        likely = likely_classes(chosen.matrix, chosen.k)
     return Evaluation(
         source=chosen.source,
         solver=None if chosen.applied else str(chosen.attrs["solver"]),
@@ -320,8 +311,8 @@ def evaluate(
         k=k,
         starts=starts,
         seed=seed,
-        samples=n,
-        selected=columns,
+        samples=columns.shape[0],
+        selected=selected,
         names=None if names is None else [plain(name) for name in names],
         clustering=found,
         missing_values=int(features.missing.sum()),
@@ -333,47 +324,29 @@ def evaluate(
         full_cost=full_cost,
         seconds=time.perf_counter() - began,
         predicted_peak=max(plan.peak for plan in plans),
-        concessions=tuple(dict.fromkeys(c for plan in plans for c in plan.concessions)),
-        described_by=tuple(dict.fromkeys(name for m in looked_at for name in along_samples(m))),
-        likely_classes=tuple(likely_classes(chosen.matrix, chosen.k))
-        if labels is None and chosen.matrix is not None
-        else (),
+        peak=peak_memory(),
+        concessions=_distinct(name for plan in plans for name in plan.concessions),
+        described_by=_distinct(name for table in tables for name in along_samples(table)),
+        likely_classes=tuple(likely),
     )
 
 
-class _Reader:
-    """Reads all rows of a matrix once for each kernel, under a plan that K-means fits too."""
-
-    def __init__(
-        self,
-        matrix: Matrix,
-        k: int,
-        starts: int,
-        memory: str | int | None,
-        threads: int | None,
-        progress: Progress,
-        *,
-        square: bool,
-    ) -> None:
-        matrix.provenance.inventory()  # refuses a store whose chunks are not all there
-        self.matrix, self.progress = matrix, progress
-        n, p = matrix.shape
-        # With what the Gram matrix notes of missing values.
-        state = 8 * (p + 1) * max(3 * (p + 1) if square else 0, k + 2)
-        methods = kmeans_candidates(n, p, k, starts, state=state, kept=4 * n + 4 * state)
-        request = PlanRequest(memory=memory, threads=threads)
-        self.plan: Plan = make_plan(table_of(matrix), methods, request)
-        progress(self.plan.resources)
-
-    def __call__(self, kernel: Kernel[State], stage: str) -> State:
-        return run_planned(
-            kernel, rows=self.matrix.rows, plan=self.plan, stage=stage, progress=self.progress
-        )
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
-def _foretold(reader: _Reader, starts: int) -> str:
-    """What K-means on a large table goes over, and what shortens it."""
-    (n, p), kept = reader.matrix.shape, reader.plan.cached_rows
+def _plan(matrix: Matrix, k: int, starts: int, request: PlanRequest, *, square: bool) -> Plan:
+    """Plan K-means and other passes, of which one may keep a square matrix."""
+    matrix.provenance.inventory()  # refuses a store whose chunks are not all there
+    n, p = matrix.shape
+    # Includes what the Gram matrix notes of missing values.
+    state = 8 * (p + 1) * max(3 * (p + 1) if square else 0, k + 2)
+    methods = kmeans_candidates(n, p, k, starts, state=state, kept=4 * n + 4 * state)
+    return make_plan(table_of(matrix), methods, request)
+
+
+def _long_run_note(plan: Plan, starts: int) -> str:
+    (n, p), kept = plan.table.shape, plan.cached_rows
     held = "read again for each step"
     if kept:
         held = "read once and kept in memory" if kept >= n else f"{kept:,} of them kept in memory"
@@ -385,30 +358,29 @@ def _foretold(reader: _Reader, starts: int) -> str:
 
 
 def _standard(features: Standardised) -> Standard:
-    """Of columns that no selection was made from; those that do not vary count for nothing."""
+    """Standardise columns that no selection was made from; constant ones become 0."""
     std = np.zeros_like(features.std)
     std[features.usable] = features.std[features.usable]
     return Standard(np.nan_to_num(features.mean), std)
 
 
 def _shares(part: Float, whole: Float) -> Float:
-    """One over the other, 0 where there is nothing of the other."""
     return np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
 
 
 def _known_best(
-    other: Evaluation, asked: tuple[int, int, int, int, str], standard: Standard
+    other: Evaluation, run: tuple[int, int, int, int, str], standard: Standard
 ) -> Clustering | None:
-    """K-means on all features, where another evaluation has run the very same."""
+    """Return K-means on all features if another evaluation has run it in the same way."""
     full = other.full_cost
     if full is None:
         return None
     ran = (other.k, other.starts, other.seed, other.samples, full.clustering.method)
-    return full.clustering if ran == asked and full.standard.same_as(standard) else None
+    return full.clustering if ran == run and full.standard.same_as(standard) else None
 
 
 def _full_cost(between: float, total: float, best: Clustering, standard: Standard) -> FullCost:
-    """Both costs as shares of all variance; where rounding is all that is left, they tie."""
+    """Both costs as shares of all variance; they tie if the least cost is mere rounding."""
     chosen, least = 1.0 - between / total, best.cost / total
     ratio = chosen / least if least > ROUNDING else 1.0
     return FullCost(chosen, least, ratio, best, standard)
