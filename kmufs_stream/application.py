@@ -1,4 +1,4 @@
-"""The columns of a selection that was made before, from other data."""
+"""Apply a written selection to other data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kmufs_stream.sources.matching import Matched, ReorderedRows, find_features
 from kmufs_stream.sources.names import plain
 from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
-from kmufs_stream.storage.provenance import APPLICATION, FORMAT_VERSIONS, origin
+from kmufs_stream.storage.provenance import APPLICATION, origin, stamp
 from kmufs_stream.streaming.planning.plan import make_plan
 from kmufs_stream.streaming.planning.sizing import Candidate, Cost, PlanRequest
 from kmufs_stream.system.memory import peak_memory
@@ -39,19 +39,21 @@ class Application:
     Attributes
     ----------
     output : path, address or Zarr store
-        Where.
+        Where it was written.
     samples : int
         Samples of the new data.
     columns : int64 array, shape (h,)
-        Where the chosen features stand in the new data; in the order of the selection.
+        Indices of the chosen features in the new data, in the order of the selection.
     labels : list or None
         Their names there.
     matched : {'label', 'position'}
-        By what they were found.
+        How they were found.
     seconds : float
         Wall-clock seconds.
     predicted_peak : int
-        Resident bytes that the plan allowed for, at most.
+        Predicted peak of resident bytes.
+    peak : int
+        Peak resident bytes of the process until all was written.
     """
 
     output: Place
@@ -61,6 +63,7 @@ class Application:
     matched: Matched
     seconds: float
     predicted_peak: int
+    peak: int
 
     def __repr__(self) -> str:
         return (
@@ -75,7 +78,7 @@ class Application:
         return [] if stored.matrix is None else likely_classes(stored.matrix, stored.k)
 
     def summary(self) -> dict[str, Any]:
-        """The same in plain JSON types; the keys are listed in docs/output.md."""
+        """Return the same in plain JSON types; the keys are listed in docs/output.md."""
         return {
             "output": name_of(self.output),
             "samples": self.samples,
@@ -84,7 +87,7 @@ class Application:
             "labels": self.labels,
             "matched": self.matched,
             "seconds": {"total": self.seconds},
-            "peak_rss_bytes": peak_memory(),
+            "peak_rss_bytes": self.peak,
             "predicted_peak_bytes": self.predicted_peak,
             "version": __version__,
         }
@@ -109,21 +112,20 @@ def apply(
     result : path, address or Zarr store
         A selection that :func:`kmufs_stream.select` wrote, with data or without.
     data : path, address, Zarr store or array, table in memory, or Matrix
-        (m, q), whatever :func:`kmufs_stream.open_matrix` opens. Its features are found by label,
-        wherever they stand; by position where either side has no labels, q then being the number of
-        features that were selected from. Where in the data the table is, such as which dimensions
-        hold the samples, is known from ``result``.
+        (m, q), whatever :func:`kmufs_stream.open_matrix` opens. Its features are found by label, in
+        any order; if either side has no labels, by position, and q must be the number of features
+        selected from. Where the table is in the data is taken from ``result``.
     out : path, address or empty Zarr store
         Where to write the columns in the order of ``result``, as they are stored in ``data``, with
-        its coordinates, and ``score`` and ``rank`` of ``result``.
+        its coordinates, and with ``score`` and ``rank`` of ``result``.
     overwrite : bool, default False
-        Replace what is there; see :func:`kmufs_stream.select`.
+        Replace an existing output; see :func:`kmufs_stream.select`.
     memory, threads, storage_options
         See :func:`kmufs_stream.decompose`.
     command : str, optional
-        The command line that asks for this, to be kept in the result with the date.
+        A command line to record in the output, with the date.
     progress : callable, optional
-        Told of what happens; see :func:`kmufs_stream.select`.
+        See :func:`kmufs_stream.select`.
 
     Returns
     -------
@@ -133,14 +135,14 @@ def apply(
     Raises
     ------
     RequestError
-        Not a selection, features missing or named twice, other numbers of features, a budget too
-        small, an output that must not be written.
+        Not a selection, features missing or repeated, another number of features, a budget too
+        small, an output that cannot be written.
     BrokenError
-        A chunk cannot be read, writing fails, the data change meanwhile.
+        A chunk cannot be read, writing failed, the data changed meanwhile.
 
     Notes
     -----
-    Reads the data once, where they hold a chosen feature.
+    Reads each chunk that holds a chosen feature once.
     """
     began = time.perf_counter()
     target, selection = place_of(out, storage_options), place_of(result, storage_options)
@@ -163,9 +165,7 @@ def apply(
         "where": matrix.provenance.where,
         "variable": matrix.metadata.name,
         "located": json.dumps(matrix.provenance.located),
-        "format": APPLICATION,
-        "format_version": FORMAT_VERSIONS[APPLICATION],
-        "version": __version__,
+        **stamp(APPLICATION),
         **origin(matrix.source, command),
     }
     write_result(
@@ -194,4 +194,5 @@ def apply(
         matched=matched,
         seconds=time.perf_counter() - began,
         predicted_peak=plan.peak,
+        peak=peak_memory(),
     )

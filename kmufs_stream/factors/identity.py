@@ -1,4 +1,4 @@
-"""What tells data from other data, and a run over them from another run."""
+"""Identify data, rows and runs by digests, and refuse a factor of other data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kmufs_stream.streaming.planning.plan import Plan
 
 ROWS_COMPARED = 16
 ROWS_AT_ONCE = 256
-ROWS = "rows"  # of the parts, whatever their dtype, order of columns, chunks and times
+ROWS = "rows"  # digests of the parts' rows, whatever their chunks and times
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
     "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
@@ -34,10 +34,10 @@ DIFFERENCES = {
 
 
 def check_belongs(factor: Factor, matrix: Matrix) -> str:
-    """Refuse a factor of other data; returns :func:`digest_of_chunks` of these.
+    """Refuse a factor of other data; return :func:`digest_of_chunks` of these data.
 
-    No one store may hold all rows of a factor to which some were added, or that was made of
-    batches: of its row sample, some rows are compared in place of metadata, probe and chunks.
+    A factor to which rows were added, or that was made of batches, may not be of one store: some
+    rows of its sample are compared instead of metadata, probe and chunks.
     """
     check_shape(factor, matrix)
     ours = fingerprint(matrix, read_probe(matrix))
@@ -52,7 +52,7 @@ def check_belongs(factor: Factor, matrix: Matrix) -> str:
 
 
 def check_shape(factor: Factor, matrix: Matrix) -> None:
-    """Refuse a factor of data of another shape; nothing is read."""
+    """Refuse a factor of data of another shape, without reading any."""
     (n, p), features = matrix.shape, factor.features
     kept = f"{features.rows} x {len(features.mean)}"
     if kept != f"{n} x {p}":
@@ -85,40 +85,35 @@ def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None)
 
 
 def _holds_sample(factor: Factor, matrix: Matrix) -> bool:
-    """Whether some rows of the factor's sample are those of the matrix."""
-    index, rows = _compared(factor)
-    return all(
-        np.array_equal(found, row, equal_nan=True)
-        for found, row in zip(_rows_at(matrix, index), rows, strict=True)
-    )
+    """Whether rows of the factor's sample are in the same places of the matrix."""
+    index, rows = _some_of_sample(factor)
+    return all(map(_same_row, _rows_at(matrix, index), rows))
 
 
-def _varies(factor: Factor) -> bool:
-    """Whether those rows differ: such as are all alike tell nothing."""
-    _, rows = _compared(factor)
-    return not all(np.array_equal(row, rows[0], equal_nan=True) for row in rows)
-
-
-def _compared(factor: Factor) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Some rows of the factor's sample, spread over it, and their numbers."""
+def _some_of_sample(factor: Factor) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Row numbers and rows, spread over the factor's sample."""
     index, values = factor.sample.index, factor.sample.values
     places = np.unique(np.linspace(0, len(index) - 1, ROWS_COMPARED).astype(np.int64))
     return index[places], values[places]
 
 
+def _same_row(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return np.array_equal(a, b, equal_nan=True)
+
+
 def _rows_at(matrix: Matrix, index: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-    """The rows of these numbers, read one by one."""
     for i in index.tolist():
         yield dense(matrix.rows.read(i, i + 1))[0]
 
 
 def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
-    """The fingerprint of a factor to which the rows of a matrix are added.
+    """Return the fingerprint of a factor to which the rows of a matrix are added.
 
-    Raises RequestError for rows that it holds already.
+    Raises RequestError for rows that the factor already holds.
     """
-    held = factor.features.rows
-    if matrix.shape[0] > held and _varies(factor) and _holds_sample(factor, matrix):
+    held, (_, rows) = factor.features.rows, _some_of_sample(factor)
+    varied = not all(_same_row(row, rows[0]) for row in rows)  # equal rows would prove nothing
+    if matrix.shape[0] > held and varied and _holds_sample(factor, matrix):
         raise RequestError(
             "already_added",
             f"{matrix.source} begins with the {held:,} rows that are in the factor already.",
@@ -127,30 +122,28 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
     before, new = factor.fingerprint, fingerprint(matrix, probe)
     parts = before[PARTS].split() if factor.added_to else [_part(before)]
     known = set(before[ROWS].split()) if ROWS in before else _rows_of_first(factor)
-    rows = _rows_of(matrix)
-    if _part(new) in parts or not known.isdisjoint(rows):
+    n = matrix.shape[0]
+    fresh = _rows_digest(n, list(_rows_at(matrix, sample_index(n, ROWS_COMPARED))))
+    if _part(new) in parts or not known.isdisjoint(fresh):
         raise RequestError(
             "already_added",
             f"The rows of {matrix.source} are in the factor already.",
             "Give the rows that came after them.",
         )
-    n = factor.features.rows + matrix.shape[0]
-    same = {what: before[what] for what in ("transforms", "labels", "asked")}
-    shape = f"{n} x {matrix.shape[1]}"
     return {
-        "shape": shape,
-        **same,
+        "shape": f"{held + n} x {matrix.shape[1]}",
+        **{what: before[what] for what in ("transforms", "labels", "asked")},
         PARTS: " ".join([*parts, _part(new)]),
-        ROWS: " ".join(sorted(known | rows)),
+        ROWS: " ".join(sorted(known | fresh)),
     }
 
 
 def check_apart(factor: Factor, fresh: RowSample, matrix: Matrix) -> None:
-    """Refuse rows of which the sample holds many of those in the factor's sample.
+    """Refuse rows whose sample shares many rows with the factor's sample.
 
-    Independent rows are equal by chance: of two samples of s and t rows, s t pairs may be, within
-    them about (s^2 + t^2) / 2, which is no less. So what is equal across counts as overlap where it
-    is well beyond what is within. O(rows of both samples).
+    Independent rows may be equal by chance: among s t pairs across samples of s and t rows, and
+    among about (s^2 + t^2) / 2 pairs within them, which is no less. So only clearly more equal rows
+    across the samples than within count as overlap. O(rows of both samples).
     """
     ours, twice = _distinct([factor.sample.values])
     theirs, again = _distinct(fresh.pieces)
@@ -166,7 +159,7 @@ def check_apart(factor: Factor, fresh: RowSample, matrix: Matrix) -> None:
 
 
 def _distinct(pieces: list[NDArray[Any]]) -> tuple[set[bytes], int]:
-    """Digests of rows, and how many of them are equal to another."""
+    """Return digests of rows, and how many rows equal another."""
     found: set[bytes] = set()
     n = 0
     for piece in pieces:
@@ -178,20 +171,14 @@ def _distinct(pieces: list[NDArray[Any]]) -> tuple[set[bytes], int]:
 
 
 def _row_bytes(values: NDArray[Any]) -> list[bytes]:
-    """Each row as bytes: one pattern for each of what compares equal."""
+    """Return each row as bytes, the same for rows that compare equal."""
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), np.nan, values + 0).astype(values.dtype)
     return [row.tobytes() for row in values.astype(values.dtype.newbyteorder("<"))]
 
 
-def _rows_of(matrix: Matrix) -> set[str]:
-    """What tells rows by some of their values, in the dtype and order they are read in."""
-    n = matrix.shape[0]
-    return _rows_digest(n, list(_rows_at(matrix, sample_index(n, ROWS_COMPARED))))
-
-
 def _rows_of_first(factor: Factor) -> set[str]:
-    """The same of the only rows of a factor: its sample holds those, unless they were dropped."""
+    """Identify the rows of a factor to which none were added, if its sample holds those needed."""
     index, n = factor.sample.index, factor.features.rows
     wanted = sample_index(n, ROWS_COMPARED)
     if factor.added_to or not np.isin(wanted, index).all():
@@ -200,26 +187,25 @@ def _rows_of_first(factor: Factor) -> set[str]:
 
 
 def _rows_digest(n: int, rows: list[NDArray[Any]]) -> set[str]:
-    """One digest of n rows, of which some are at hand; none of rows alike, which tell nothing."""
+    """Identify n rows by some of them; equal rows identify nothing."""
     texts = _row_bytes(np.stack(rows))
-    return {_digest(str(n).encode(), *texts)} if len(set(texts)) > 1 else set()
+    return {_digest(str(n), *texts)} if len(set(texts)) > 1 else set()
 
 
-def _part(of_one: dict[str, str]) -> str:
-    """What tells one of several stores that a factor was made from."""
-    return _digest("-".join(of_one.values()).encode())
+def _part(fingerprint: dict[str, str]) -> str:
+    return _digest("-".join(fingerprint.values()))
 
 
 def check_screening(factor: Factor, screening: Screening | None) -> None:
-    """Refuse a factor for which missing values and rare features were dealt with otherwise."""
-    if screening is None or screening == factor.screening:
+    """Refuse a factor that was made with another treatment of missing values or rare features."""
+    if screening is None:
         return
-    ours, asked = vars(factor.screening), vars(screening)
-    for name, made in ours.items():
-        if asked[name] != made:
+    for name, made in vars(factor.screening).items():
+        asked = getattr(screening, name)
+        if asked != made:
             raise RequestError(
                 "wrong_factor",
-                Text("The factor was made with {}, not {}.", Option(**{name: made}), asked[name]),
+                Text("The factor was made with {}, not {}.", Option(**{name: made}), asked),
                 Text("Leave {} out, or decompose again with it.", Option(name)),
             )
 
@@ -230,7 +216,7 @@ def identity_of_run(
     screening: Screening,
     of_k: tuple[int, int] | None,
 ) -> dict[str, str]:
-    """What the states of a run depend on: the data, how they are read, maybe k and the seed."""
+    """Identify a run by what its states depend on; ``of_k`` is k and the seed, if they do."""
     k, seed = ("any", "any") if of_k is None else of_k
     return {f"data {what}": value for what, value in belongs.items()} | {
         "k": str(k),
@@ -244,31 +230,31 @@ def identity_of_run(
 
 
 def identity_of_copy(matrix: Matrix) -> dict[str, str]:
-    """What a copy of a table depends on: its shape, metadata and stored pieces."""
+    """Identify a copy of a table by shape, metadata and chunks."""
     metadata, *chunks = matrix.provenance.inventory()
     return {
         "data shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
-        "data values": _digest(metadata.encode()),
-        "data chunks": _digest_of_chunks(chunks),
+        "data values": _digest(metadata),
+        "data chunks": _digest("\n".join(chunks)),
     }
 
 
 def digest_of_chunks(matrix: Matrix) -> str:
-    """What :func:`check_unchanged` compares: a digest of the stored pieces of the data."""
-    return _digest_of_chunks(matrix.provenance.inventory()[1:])
+    """Digest sizes and times of the stored chunks, which :func:`check_unchanged` compares."""
+    return _digest("\n".join(matrix.provenance.inventory()[1:]))
 
 
 def digest_without(matrix: Matrix, chunk: str) -> tuple[str, str]:
-    """Two digests of the stored pieces of the data: of all of them, and of all but one."""
-    pieces = matrix.provenance.inventory()[1:]
-    others = [piece for piece in pieces if not piece.startswith(f"{chunk} ")]
-    if len(others) != len(pieces) - 1:  # several arrays have a chunk of this name
-        others = pieces
-    return _digest_of_chunks(pieces), _digest_of_chunks(others)
+    """Return two digests of the stored chunks: of all of them, and of all but one."""
+    chunks = matrix.provenance.inventory()[1:]
+    others = [other for other in chunks if not other.startswith(f"{chunk} ")]
+    if len(others) != len(chunks) - 1:  # several arrays have a chunk of this name
+        others = chunks
+    return _digest("\n".join(chunks)), _digest("\n".join(others))
 
 
 def check_unchanged(matrix: Matrix, chunks: str) -> None:
-    """Raise BrokenError if the stored data are no longer those that the run began with."""
+    """Raise BrokenError if the stored data have changed since the run began."""
     if not matrix.layout.in_memory and digest_of_chunks(matrix) != chunks:
         raise BrokenError(
             "source_changed",
@@ -279,31 +265,26 @@ def check_unchanged(matrix: Matrix, chunks: str) -> None:
 
 
 def fingerprint(matrix: Matrix, probe: Block) -> dict[str, str]:
-    """What a saved factor is compared by: shape, transforms, labels, metadata and probe, chunks."""
+    """Identify a table by shape, transforms, labels, metadata, probe and chunks."""
     labels = None if matrix.labels is None else [str(label) for label in matrix.labels]
     metadata, *chunks = matrix.provenance.inventory()
     parts = [probe.data, probe.indices, probe.indptr] if isinstance(probe, csr_array) else [probe]
-    values = [metadata.encode(), probe.dtype.str.encode(), *map(np.ndarray.tobytes, parts)]
     return {
         "shape": f"{matrix.shape[0]} x {matrix.shape[1]}",
         "transforms": ", ".join(matrix.transforms) or "none",
-        "labels": _digest(repr(labels).encode()),
+        "labels": _digest(repr(labels)),
         "asked": _digest_of_asked(matrix.asked),
-        "values": _digest(*values),
-        "chunks": _digest_of_chunks(chunks),
+        "values": _digest(metadata, probe.dtype.str, *(part.tobytes() for part in parts)),
+        "chunks": _digest("\n".join(chunks)),
     }
 
 
 def _digest_of_asked(asked: NDArray[np.int64] | None) -> str:
-    return _digest(repr("all" if asked is None else asked.tolist()).encode())
+    return _digest(repr("all" if asked is None else asked.tolist()))
 
 
-def _digest_of_chunks(chunks: list[str]) -> str:
-    return _digest("\n".join(chunks).encode())
-
-
-def _digest(*parts: bytes) -> str:
+def _digest(*parts: str | bytes) -> str:
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(part)
+        digest.update(part.encode() if isinstance(part, str) else part)
     return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Factors on disk: one Zarr group, written and read through xarray."""
+"""Store a factor as a Zarr group, through xarray, and load it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,27 @@ from kmufs_stream.storage.places import (
     name_of,
     place_of,
 )
-from kmufs_stream.storage.provenance import FACTOR, FORMAT_VERSIONS, origin_in
+from kmufs_stream.storage.provenance import FACTOR, origin_in, stamp
 from kmufs_stream.streaming.kernels.gram import Gaps
-from kmufs_stream.version import __version__
+
+DIMS: dict[str, str | tuple[str, str]] = {
+    "components": ("usable", "component"),
+    "singular_values": "component",
+    "residuals": "component",
+    "correlation": ("usable", "usable_too"),
+    "usable": "usable",
+    "mean": "feature",
+    "std": "feature",
+    "missing": "feature",
+    "nonzero": "feature",
+    "dropped": "dropped",
+    "sample_index": "row",
+    "sample": ("row", "feature"),
+    "gap_values": ("gap", "asked"),
+    "gap_counts": ("gap", "gap_too"),
+}
+"""Of each array; correlation, gaps and nonzero may be missing."""
+PLAIN = ("k", "score_error", "settled", "method", "precision", "passes", "fingerprint")
 
 
 def save_factor(
@@ -42,55 +60,33 @@ def save_factor(
     out : path, address or empty Zarr store
         Where to write it.
     overwrite : bool, default False
-        Replace what is there; see :func:`kmufs_stream.select`.
+        Replace an existing output; see :func:`kmufs_stream.select`.
     storage_options : mapping, optional
-        For fsspec, where ``out`` is an address.
+        Options of fsspec for an address.
 
     Raises
     ------
     RequestError
-        The place is taken (without ``overwrite``) or cannot be written to.
+        The output exists (without ``overwrite``) or cannot be written.
     BrokenError
         Writing failed.
     """
     target = place_of(out, storage_options)
     check_output(target, [], overwrite=overwrite)
-    features = factor.features
-    variables: dict[str, Any] = {
-        "components": (("usable", "component"), factor.components),
-        "singular_values": ("component", factor.singular_values),
-        "residuals": ("component", factor.residuals),
-        "usable": ("usable", features.usable),
-        "mean": ("feature", features.mean),
-        "std": ("feature", features.std),
-        "missing": ("feature", features.missing),
-        "dropped": ("dropped", features.dropped),
-        "sample_index": ("row", factor.sample.index),
-        "sample": (("row", "feature"), factor.sample.values),
-    }
-    if factor.correlation is not None:
-        variables["correlation"] = (("usable", "usable_too"), factor.correlation)
-    if factor.gaps is not None:
-        variables["gap_values"] = (("gap", "asked"), factor.gaps.values)
-        variables["gap_counts"] = (("gap", "gap_too"), factor.gaps.counts)
-    if features.nonzero is not None:
-        variables["nonzero"] = ("feature", features.nonzero)
+    features, gaps = factor.features, factor.gaps
+    values = vars(factor) | vars(features)
+    values |= {"sample": factor.sample.values, "sample_index": factor.sample.index}
+    values |= {f"gap_{name}": getattr(gaps, name, None) for name in ("values", "counts")}
+    variables = {name: (dims, values[name]) for name, dims in DIMS.items()}
+    variables = {name: stored for name, stored in variables.items() if stored[1] is not None}
     coords = {} if factor.labels is None else {"feature": factor.labels}
     attrs = {
-        "format": FACTOR,
-        "format_version": FORMAT_VERSIONS[FACTOR],
-        "version": __version__,
-        "k": factor.k,
+        **stamp(FACTOR),
+        **{name: values[name] for name in PLAIN},
         "samples": features.samples,
         "excluded": json.dumps({r: i.tolist() for r, i in features.excluded.items()}),
-        "score_error": factor.score_error,
-        "settled": factor.settled,
         "last_change": factor.last_change if np.isfinite(factor.last_change) else None,
         "screening": vars(factor.screening),
-        "method": factor.method,
-        "precision": factor.precision,
-        "passes": factor.passes,
-        "fingerprint": factor.fingerprint,
         "located": json.dumps(factor.located),
         "where": factor.where,
         **factor.origin,
@@ -102,14 +98,14 @@ def save_factor(
 
 
 def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> Factor:
-    """Read a factor that was stored.
+    """Read a stored factor.
 
     Parameters
     ----------
     where : path, address or Zarr store
         Where :func:`kmufs_stream.decompose` or :func:`kmufs_stream.save_factor` wrote it.
     storage_options : mapping, optional
-        For fsspec, where it is stored under an address.
+        Options of fsspec for an address.
 
     Returns
     -------
@@ -119,7 +115,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
     Raises
     ------
     RequestError
-        Nothing is there, or anything else; a factor of another version's format.
+        Nothing is there, or no factor, or one of another format.
     BrokenError
         Its values are not those that were written.
     """
@@ -132,38 +128,27 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
             "Decompose again.",
         )
     attrs = stored.attrs
+    arrays: dict[str, Any] = {name: stored[name].values for name in DIMS if name in stored}
     excluded = json.loads(attrs["excluded"])
+    features = Standardised(
+        samples=int(attrs["samples"]),
+        excluded={r: np.asarray(i, dtype=np.int64) for r, i in excluded.items()},
+        nonzero=arrays.get("nonzero"),
+        **{name: arrays[name] for name in ("usable", "mean", "std", "missing", "dropped")},
+    )
+    gaps = None
+    if "gap_values" in arrays:
+        gaps = Gaps(arrays["gap_values"], arrays["gap_counts"])
     return Factor(
-        features=Standardised(
-            samples=int(attrs["samples"]),
-            mean=stored["mean"].values,
-            std=stored["std"].values,
-            missing=stored["missing"].values,
-            dropped=stored["dropped"].values,
-            usable=stored["usable"].values,
-            excluded={r: np.asarray(i, dtype=np.int64) for r, i in excluded.items()},
-            nonzero=stored["nonzero"].values if "nonzero" in stored else None,
-        ),
-        components=stored["components"].values,
-        singular_values=stored["singular_values"].values,
-        residuals=stored["residuals"].values,
-        score_error=float(attrs["score_error"]),
-        settled=bool(attrs["settled"]),
-        last_change=np.inf if attrs["last_change"] is None else float(attrs["last_change"]),
-        correlation=stored["correlation"].values if "correlation" in stored else None,
-        gaps=(
-            Gaps(stored["gap_values"].values, stored["gap_counts"].values)
-            if "gap_values" in stored
-            else None
-        ),
-        k=int(attrs["k"]),
-        sample=RowSample(stored["sample_index"].values, [stored["sample"].values]),
+        **{name: attrs[name] for name in PLAIN},
+        **{name: arrays[name] for name in ("components", "singular_values", "residuals")},
+        features=features,
+        last_change=np.inf if attrs["last_change"] is None else attrs["last_change"],
+        correlation=arrays.get("correlation"),
+        gaps=gaps,
+        sample=RowSample(arrays["sample_index"], [arrays["sample"]]),
         screening=Screening(**attrs["screening"]),
-        method=str(attrs["method"]),
-        precision=attrs["precision"],
-        passes=int(attrs["passes"]),
         labels=stored["feature"].values.astype(object) if "feature" in stored.coords else None,
-        fingerprint=dict(attrs["fingerprint"]),
         located=json.loads(attrs.get("located", "{}")),
         where=attrs.get("where", ""),
         origin=origin_in(attrs),
@@ -171,7 +156,7 @@ def load_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None =
 
 
 def _checksum(stored: xr.Dataset) -> str:
-    """Of all values and attributes: chunks that are lost would be read as fill values."""
+    """Digest all values and attributes: lost chunks would be read as fill values."""
     digest = hashlib.sha256(json.dumps(stored.attrs, sort_keys=True).encode())
     for name in sorted(map(str, stored.variables)):
         digest.update(name.encode())

@@ -1,4 +1,4 @@
-"""The result of a selection: for Python, as plain JSON, and as xarray datasets."""
+"""A selection in Python, in plain JSON types, and as xarray datasets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kmufs_stream.sources.labels import likely_classes
 from kmufs_stream.sources.names import plain
 from kmufs_stream.sources.transforms import by_row
 from kmufs_stream.storage.places import Place, name_of, zarr_root
-from kmufs_stream.storage.provenance import FORMAT_VERSIONS, SELECTION
+from kmufs_stream.storage.provenance import SELECTION, stamp
 from kmufs_stream.storage.zarr_io import decoded, open_decoded
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.version import __version__
@@ -44,7 +44,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run was planned to take, and what it took: measured once, when it ends.
+    """What a run was planned to take, and what it took, measured when it ended.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Resources:
     seconds : Seconds
         Wall-clock seconds by stage.
     peak : int
-        Peak resident bytes of the process until the run ended; 0 before that.
+        Peak resident bytes of the process until the run ended.
     """
 
     plan: Plan
@@ -68,29 +68,29 @@ class Selection:
     Attributes
     ----------
     k : int
-        Clusters.
+        Number of clusters.
     solver : str
         Its name.
     parameters : dict of str to number
-        Those of the solver that were not left to it.
+        The solver's parameters, if they were given.
     kept : int64 array
         Source indices of the features that had to be chosen.
     solution : Solution
-        What the solver returned: iterations, residuals, history; its indices count usable features.
+        What the solver returned; its indices count usable features.
     every_score : float64 array, shape (u,)
         a_i of all usable features.
     beyond_noise : bool array, shape (u,)
-        Which of them vary with the k components more than noise would.
+        Which usable features vary with the k components more than noise would.
     correlation : float64 array, shape (r, r)
         Of the ``related`` features.
     factor : Factor
-        What it was chosen by.
+        What the features were chosen by.
     passes : int
-        Reads of the data that it took for the factor: 0 where one was given.
+        Reads of the data for the factor: 0 if one was given.
     matrix : Matrix
-        The table that it was chosen from, without samples that were dropped.
+        The table that they were chosen from, without dropped samples.
     origin : dict of str to str
-        Where the data lie, and the command line that asked for it and when, where one did.
+        The source, and the command line and its date if there was one.
     resources : Resources
         What the run was planned to take, and what it took.
     output, anndata_output : path, address, Zarr store or None
@@ -122,7 +122,7 @@ class Selection:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What may not be meant: a k or h that do not fit, features that describe the samples."""
+        """Possible mistakes: an unlikely k or h, features that describe the samples."""
         matrix, sample = self.matrix, self.factor.sample
         doubt = matrix.doubt
         if doubt is None and matrix.labels is not None:
@@ -148,7 +148,7 @@ class Selection:
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
-        """(h,) a_i: the share of a feature's variance that the leading k components explain."""
+        """(h,) a_i: share of a feature's variance that the leading k components explain."""
         return self.every_score[self.solution.selected]
 
     @cached_property
@@ -168,10 +168,10 @@ class Selection:
 
     @cached_property
     def ambiguous(self) -> NDArray[np.int64]:
-        """Source indices of the features that tie at the cutoff.
+        """Source indices of features tied at the cutoff, if ``exact`` chose only some of them.
 
-        Their score is as near to the h-th highest as ``factor.score_error``, where ``exact`` chose
-        some of them and not all: which it chose is arbitrary. Other solvers do not choose by score.
+        Their scores are within ``factor.score_error`` of the h-th highest. Other solvers do not
+        choose by score.
         """
         tied = np.empty(0, np.int64)
         if self.solver == "exact":
@@ -183,7 +183,7 @@ class Selection:
 
     @property
     def related(self) -> NDArray[np.int64]:
-        """Where the best of the selected, 500 at most, are among them: int64, ascending."""
+        """(r,) places of the best of the selected, 500 at most, among them; ascending."""
         return np.flatnonzero(self.ranks <= RELATED)
 
     @property
@@ -218,27 +218,27 @@ class Selection:
 
     @property
     def solver_objective(self) -> float:
-        """What the solver maximises, at this choice; see the solver's docstring."""
+        """What the solver maximises, at this choice."""
         return self.solution.solver_objective
 
     @property
     def at_noise(self) -> NDArray[np.int64]:
-        """Source indices of the selected that vary with the k components no more than noise."""
+        """Source indices of selected features that vary with the components no more than noise."""
         return self.selected[~self.beyond_noise[self.solution.selected]]
 
     @property
     def near_copies(self) -> NDArray[np.int64]:
-        """Source indices of the ``related`` that say nearly the same as another of them."""
+        """Source indices of ``related`` features that correlate with another by more than 0.95."""
         return self.selected[self.related[near_copies(self.correlation)]]
 
     @property
     def tied_components(self) -> TiedComponents | None:
-        """Where the k-th component and the next tie, so that the scores are not unique; or None."""
+        """The tie of the k-th component with the next, which makes scores ambiguous; or None."""
         return self.factor.tied_components(self.k)
 
     @cached_property
     def dataset(self) -> xr.Dataset:
-        """The result's root: selected columns, lazily read, with scores and provenance."""
+        """The selected columns, read lazily, with scores and provenance."""
         if self.output is not None:
             return open_decoded(zarr_root(self.output))
         frame = root_of(self, samples=True)
@@ -247,47 +247,53 @@ class Selection:
         whole = frame.assign({name: data})
         return decoded(whole) if self.matrix.metadata.encoded else whole
 
+    @property
+    def _numbers(self) -> dict[str, Any]:
+        """What the summary and the store both say."""
+        features = self.factor.features
+        return {
+            "k": self.k,
+            "h": self.h,
+            "solver": self.solver,
+            "objective": self.objective,
+            "optimum": self.optimum,
+            "solver_objective": self.solver_objective,
+            "iterations": self.solution.iterations,
+            "beyond_noise": int(self.beyond_noise.sum()),
+            "method": self.factor.method,
+            "precision": self.factor.precision,
+            "score_error": self.factor.score_error,
+            "samples": features.samples,
+            "samples_dropped": len(features.dropped),
+            "missing_values": int(features.missing[features.usable].sum()),
+            "features": self.matrix.shape[1],
+        }
+
     def summary(self) -> dict[str, Any]:
-        """The result in plain JSON types; the keys are listed in docs/output.md."""
-        solution, features = self.solution, self.factor.features
-        tied = self.tied_components
+        """Return the result in plain JSON types; the keys are listed in docs/output.md."""
+        factor, residuals, tied = self.factor, self.solution.primal_residuals, self.tied_components
+        excluded = factor.features.excluded
         return {
             "selected": self.selected.tolist(),
             "labels": self.labels,
             "scores": self.scores.tolist(),
-            "objective": self.objective,
-            "optimum": self.optimum,
-            "solver_objective": self.solver_objective,
-            "iterations": solution.iterations,
-            "converged": solution.converged,
-            "primal_residuals": (
-                None if solution.primal_residuals is None else list(solution.primal_residuals)
-            ),
+            **self._numbers,
+            "converged": self.solution.converged,
+            "primal_residuals": None if residuals is None else list(residuals),
             "at_noise": self.at_noise.tolist(),
-            "beyond_noise": int(self.beyond_noise.sum()),
             "near_copies": self.near_copies.tolist(),
             "ambiguous": self.ambiguous.tolist(),
             "tied_components": None if tied is None else vars(tied) | {"try_k": list(tied.try_k)},
             "notes": list(self.notes),
             "kept": self.kept.tolist(),
-            "k": self.k,
-            "h": self.h,
-            "solver": self.solver,
-            "method": self.factor.method,
-            "precision": self.factor.precision,
             "transforms": list(self.matrix.transforms),
             "passes": self.passes,
-            "settled": self.factor.settled,
-            "score_error": self.factor.score_error,
-            "last_change": self.factor.last_change if self.factor.passes > 1 else None,
-            "residuals": self.factor.residuals.tolist(),
-            "samples": features.samples,
-            "samples_dropped": len(features.dropped),
-            "missing": self.factor.screening.missing,
-            "missing_values": int(features.missing[features.usable].sum()),
-            "features": self.matrix.shape[1],
-            "usable": len(features.usable),
-            "excluded": {reason: i.tolist() for reason, i in features.excluded.items()},
+            "settled": factor.settled,
+            "last_change": factor.last_change if factor.passes > 1 else None,
+            "residuals": factor.residuals.tolist(),
+            "missing": factor.screening.missing,
+            "usable": len(factor.features.usable),
+            "excluded": {reason: index.tolist() for reason, index in excluded.items()},
             "output": None if self.output is None else name_of(self.output),
             "anndata_output": None if self.anndata_output is None else str(self.anndata_output),
             "seconds": vars(self.seconds).copy(),
@@ -298,78 +304,56 @@ class Selection:
             "version": __version__,
         }
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of a store: numbers in place of lists, 0 and 1 in place of booleans."""
+        factor, matrix, tied = self.factor, self.matrix, self.tied_components
+        excluded = factor.features.excluded
+        return {
+            **self._numbers,
+            **{f"solver_{name}": value for name, value in self.parameters.items()},
+            "converged": int(self.solution.converged),
+            "at_noise": len(self.at_noise),
+            "near_copies": len(self.near_copies),
+            "ambiguous": len(self.ambiguous),
+            "tied_components": 0 if tied is None else tied.last - tied.first + 1,
+            "kept": len(self.kept),
+            "transforms": ", ".join(matrix.transforms),
+            "where": matrix.provenance.where,
+            "passes": factor.passes,
+            "settled": int(factor.settled),
+            **vars(factor.screening),
+            **{f"excluded_{reason}": len(index) for reason, index in excluded.items()},
+            "variable": matrix.metadata.name,
+            "located": json.dumps(matrix.provenance.located),
+            "fingerprint": "-".join(factor.fingerprint.values()),
+            **stamp(SELECTION),
+            **self.origin,
+        }
+
 
 def ranks_by(scores: NDArray[np.float64], tie: float) -> NDArray[np.int64]:
-    """(h,) the rank of each score: 1 = highest."""
+    """Return (h,) ranks: 1 = highest score."""
     ranks = np.empty(len(scores), np.int64)
     ranks[ranking(scores, tie)] = np.arange(1, len(scores) + 1)
     return ranks
 
 
-def _attributes(result: Selection) -> dict[str, Any]:
-    factor, solution = result.factor, result.solution
-    features, tied = factor.features, result.tied_components
-    return {
-        "k": result.k,
-        "h": result.h,
-        "solver": result.solver,
-        **{f"solver_{name}": value for name, value in result.parameters.items()},
-        "objective": result.objective,
-        "optimum": result.optimum,
-        "solver_objective": result.solver_objective,
-        "iterations": solution.iterations,
-        "converged": int(solution.converged),
-        "at_noise": len(result.at_noise),
-        "beyond_noise": int(result.beyond_noise.sum()),
-        "near_copies": len(result.near_copies),
-        "ambiguous": len(result.ambiguous),
-        "tied_components": 0 if tied is None else tied.last - tied.first + 1,
-        "method": factor.method,
-        "precision": factor.precision,
-        "transforms": ", ".join(result.matrix.transforms),
-        "where": result.matrix.provenance.where,
-        "passes": factor.passes,
-        "settled": int(factor.settled),
-        "score_error": factor.score_error,
-        "samples": features.samples,
-        "samples_dropped": len(features.dropped),
-        **vars(factor.screening),
-        "missing_values": int(features.missing[features.usable].sum()),
-        "kept": len(result.kept),
-        "features": result.matrix.shape[1],
-        **{f"excluded_{reason}": len(i) for reason, i in features.excluded.items()},
-        "variable": result.matrix.metadata.name,
-        "located": json.dumps(result.matrix.provenance.located),
-        "fingerprint": "-".join(factor.fingerprint.values()),
-        "format": SELECTION,
-        "format_version": FORMAT_VERSIONS[SELECTION],
-        "version": __version__,
-        **result.origin,
-    }
-
-
 def root_of(result: Selection, *, samples: bool) -> xr.Dataset:
-    """The result's root but for the data variable, encoded as in the source."""
-    return subset_frame(
-        result.matrix,
-        result.selected,
-        result.scores,
-        result.ranks,
-        _attributes(result),
-        samples=samples,
-    )
+    """Return the root of a result without the data variable, encoded as in the source."""
+    scores, ranks, attrs = result.scores, result.ranks, result.attributes
+    return subset_frame(result.matrix, result.selected, scores, ranks, attrs, samples=samples)
 
 
 def groups_of(result: Selection) -> dict[str, xr.Dataset]:
-    """The result's groups: what became of every feature, and how the solver got there."""
     return {"all_features": _all_features(result), "diagnostics": _diagnostics(result)}
 
 
 def feature_columns(result: Selection) -> dict[str, NDArray[Any]]:
-    """Columns for a table of all p features: chosen or not, score, and rank by score.
+    """Return columns for a table of all p features: chosen or not, score, and rank by score.
 
-    Excluded features have no score, and only the chosen ones have a rank: NaN stands for none, as
-    scanpy's highly_variable_genes has it.
+    As in scanpy's highly_variable_genes, a missing value is NaN: the score of an excluded feature,
+    the rank of one that is not chosen.
     """
     p = result.matrix.shape[1]
     scores, ranks = np.full(p, np.nan), np.full(p, np.nan)
@@ -406,18 +390,14 @@ def _all_features(result: Selection) -> xr.Dataset:
 
 
 def _diagnostics(result: Selection) -> xr.Dataset:
-    factor = result.factor
-    component = free_dim("component", result.matrix)
-    iteration = free_dim("iteration", result.matrix)
+    factor, dropped = result.factor, result.factor.features.dropped
+    dims = ("component", "iteration", "dropped_sample", "related", "related_too")
+    component, iteration, sample, *related = (free_dim(dim, result.matrix) for dim in dims)
     variables: dict[str, Any] = {
         "singular_values": (component, factor.singular_values),
         "residuals": (component, factor.residuals),
+        **{name: (iteration, values) for name, values in result.solution.history.items()},
+        "correlation": (related, result.correlation.astype(np.float32)),
+        "related_index": (related[0], result.selected[result.related]),
     }
-    for name, values in result.solution.history.items():
-        variables[name] = (iteration, values)
-    if len(factor.features.dropped):
-        variables["dropped"] = (free_dim("dropped_sample", result.matrix), factor.features.dropped)
-    related_dims = (free_dim("related", result.matrix), free_dim("related_too", result.matrix))
-    variables["correlation"] = (related_dims, result.correlation.astype(np.float32))
-    variables["related_index"] = (related_dims[0], result.selected[result.related])
-    return xr.Dataset(variables)
+    return xr.Dataset(variables | ({"dropped": (sample, dropped)} if len(dropped) else {}))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from kmufs_stream.version import __version__
+
 # Written by decompose, select, apply, and runs that may be resumed.
 FACTOR, SELECTION, APPLICATION = "kmufs-factor", "kmufs-selection", "kmufs-application"
 CHECKPOINT = "kmufs-checkpoint"
@@ -25,6 +27,11 @@ TITLES = {
 CHECKPOINT_FILE = "checkpoint.json"
 ORIGIN = ("source", "command", "created")
 TRUTHS = {"converged", "settled"}  # booleans that a selection stores as 0 and 1
+
+
+def stamp(format: str) -> dict[str, str | int]:
+    """Return the attributes that tell a format, its version and that of this library."""
+    return {"format": format, "format_version": FORMAT_VERSIONS[format], "version": __version__}
 
 
 def origin(source: str, command: str | None) -> dict[str, str]:
