@@ -47,7 +47,6 @@ from kmufs_stream.results.result import (
     Selection,
     feature_columns,
     groups_of,
-    ranks_by,
     root_of,
 )
 from kmufs_stream.results.writing import write_result
@@ -274,7 +273,8 @@ def _choose(
     if wanted is not None:
         kept = usable_positions(factor, matrix, wanted, h)
         solution = replace(solution, selected=with_kept(solution.selected, kept, scores, h))
-    related = solution.selected[ranks_by(scores[solution.selected], factor.tie) <= RELATED]
+    best = ranking(scores[solution.selected], factor.tie)[:RELATED]
+    related = solution.selected[np.sort(best)]
     with blas.cores_for(len(factor.sample.index) * len(related) ** 2):
         correlation = correlation_of(factor, related)
     if len(factor.features.dropped):

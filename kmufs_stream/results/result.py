@@ -154,7 +154,7 @@ class Selection:
     @cached_property
     def ranks(self) -> NDArray[np.int64]:
         """(h,) 1 = highest score among the selected."""
-        return ranks_by(self.scores, self.factor.tie)
+        return np.argsort(ranking(self.scores, self.factor.tie)) + 1
 
     @property
     def objective(self) -> float:
@@ -330,13 +330,6 @@ class Selection:
             **stamp(SELECTION),
             **self.origin,
         }
-
-
-def ranks_by(scores: NDArray[np.float64], tie: float) -> NDArray[np.int64]:
-    """Return (h,) ranks: 1 = highest score."""
-    ranks = np.empty(len(scores), np.int64)
-    ranks[ranking(scores, tie)] = np.arange(1, len(scores) + 1)
-    return ranks
 
 
 def root_of(result: Selection, *, samples: bool) -> xr.Dataset:
