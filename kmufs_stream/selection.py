@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Noticed, Progress
 from kmufs_stream.factors.computing import FoundFactor, checkpoint_for, find_factor
 from kmufs_stream.factors.factor import Factor, as_whole, check_h
@@ -28,6 +27,8 @@ from kmufs_stream.factors.solving import (
     size_note,
     solve,
     solving_stage,
+    usable_positions,
+    with_kept,
 )
 from kmufs_stream.factors.structure import correlation_of
 from kmufs_stream.options import (
@@ -370,41 +371,3 @@ def plan_selection(
     )
     inputs = open_inputs(data, factor, storage_options)
     return _plan(inputs, question, Spec(memory, threads, precision), copies=not selection_only)
-
-
-def usable_positions(
-    factor: Factor, matrix: Matrix, wanted: NDArray[np.int64], h: int
-) -> NDArray[np.int64]:
-    """Find the features to keep among the usable ones."""
-    features = factor.features
-    for reason, index in features.excluded.items():
-        lost = np.intersect1d(wanted, index)
-        if len(lost):
-            raise RequestError(
-                "bad_keep",
-                Text(
-                    "{keep} asks for {}, which is left out: {}.",
-                    matrix.feature_name(int(lost[0])),
-                    reason.replace("_", " "),
-                ),
-                Text("Leave it out of {keep}."),
-            )
-    if len(wanted) > h:
-        raise RequestError(
-            "bad_keep",
-            Text("{keep} asks for {} features, h is {}.", len(wanted), h),
-            Text("Give {h} or more, or keep fewer.", h=len(wanted)),
-        )
-    return np.searchsorted(features.usable, wanted)
-
-
-def with_kept(
-    selected: NDArray[np.int64], kept: NDArray[np.int64], scores: NDArray[np.float64], h: int
-) -> NDArray[np.int64]:
-    """Fill up the kept features with the best of those selected, h in all, ascending.
-
-    Applied to the model's optimum, this is the best choice that holds the kept ones.
-    """
-    others = np.setdiff1d(selected, kept)
-    best = others[ranking(scores[others], 0.0)][: h - len(kept)]
-    return np.sort(np.concatenate([kept, best]))

@@ -13,7 +13,9 @@ from kmufs_stream.errors import RequestError, Text, counted, unknown_value
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.methods.leading import components_for
-from kmufs_stream.options import AdmmOptions
+from kmufs_stream.options import (
+    AdmmOptions,
+)
 from kmufs_stream.solvers import (
     Solution,
     admm,
@@ -27,9 +29,11 @@ from kmufs_stream.solvers import (
     joint,
     joint_bytes,
     kept_rows,
+    ranking,
 )
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.solution import Watcher
+from kmufs_stream.sources import Matrix
 from kmufs_stream.system import blas
 
 USUAL_STEPS = 300  # iterations of the ADMM: 295 to 348 measured on 5,000 x 800 counts
@@ -247,3 +251,41 @@ def size_note(k: int, h: int) -> str | None:
         h,
         h=k - 1,
     )
+
+
+def usable_positions(
+    factor: Factor, matrix: Matrix, wanted: NDArray[np.int64], h: int
+) -> NDArray[np.int64]:
+    """Find the features to keep among the usable ones."""
+    features = factor.features
+    for reason, index in features.excluded.items():
+        lost = np.intersect1d(wanted, index)
+        if len(lost):
+            raise RequestError(
+                "bad_keep",
+                Text(
+                    "{keep} asks for {}, which is left out: {}.",
+                    matrix.feature_name(int(lost[0])),
+                    reason.replace("_", " "),
+                ),
+                Text("Leave it out of {keep}."),
+            )
+    if len(wanted) > h:
+        raise RequestError(
+            "bad_keep",
+            Text("{keep} asks for {} features, h is {}.", len(wanted), h),
+            Text("Give {h} or more, or keep fewer.", h=len(wanted)),
+        )
+    return np.searchsorted(features.usable, wanted)
+
+
+def with_kept(
+    selected: NDArray[np.int64], kept: NDArray[np.int64], scores: NDArray[np.float64], h: int
+) -> NDArray[np.int64]:
+    """Fill up the kept features with the best of those selected, h in all, ascending.
+
+    Applied to the model's optimum, this is the best choice that holds the kept ones.
+    """
+    others = np.setdiff1d(selected, kept)
+    best = others[ranking(scores[others], 0.0)][: h - len(kept)]
+    return np.sort(np.concatenate([kept, best]))
