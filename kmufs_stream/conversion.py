@@ -122,14 +122,8 @@ def convert(
     dtype : str, optional
         Dtype to store the values in, such as ``float32``; by default their own. Floating point
         rounds them, any other dtype has to hold them exactly.
-    memory : str or int, optional
-        Memory budget in bytes, or such as ``"2GB"``; by default half of what is available.
-    overwrite : bool, default False
-        Replace an existing store; see :func:`kmufs_stream.select`.
-    storage_options : mapping, optional
-        Options of fsspec if ``out`` is an address.
-    progress : callable, optional
-        Called with each event; see :func:`kmufs_stream.select`.
+    memory, overwrite, storage_options, progress
+        See :func:`kmufs_stream.decompose`.
 
     Returns
     -------

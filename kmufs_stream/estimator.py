@@ -247,14 +247,12 @@ def _refuse_missing(X: Any) -> None:
 
 
 def _note_whole_numbers(X: pd.DataFrame) -> None:
-    """Warn of columns that look like classes or ids of the samples."""
     dtypes = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     if len(dtypes) == X.shape[1]:
-        doubt = note_of_whole_numbers(
-            list(X.columns), dtypes, range(len(dtypes)), "leave those columns out"
-        )
-        if doubt is not None:
-            warnings.warn(doubt, stacklevel=4)
+        columns, advice = list(X.columns), "leave those columns out"
+        note = note_of_whole_numbers(columns, dtypes, range(len(dtypes)), advice)
+        if note is not None:
+            warnings.warn(note, stacklevel=4)
 
 
 def _dense_blocks(X: Any) -> da.Array:

@@ -118,19 +118,13 @@ def rechunk(
     out : path, address or empty Zarr store
         Where to write samples x features: the stored values in their dtype, coordinates and
         attributes. If whole rows do not fit in memory, a chunk holds some of the features.
-    memory : str or int, optional
-        Memory budget in bytes, or such as ``"2GB"``; by default half of what is available.
-    overwrite : bool, default False
-        Replace an existing store; see :func:`kmufs_stream.select`.
+    memory, overwrite, storage_options, progress
+        See :func:`kmufs_stream.decompose`.
     resume : bool, default False
         Continue from ``<out>.checkpoint``, which a call that did not end has left, if ``out`` is a
         folder of this machine.
-    storage_options : mapping, optional
-        Options of fsspec for addresses.
     command : str, optional
         A command line to record in that checkpoint, with the date.
-    progress : callable, optional
-        Called with each event; see :func:`kmufs_stream.select`.
 
     Returns
     -------

@@ -237,7 +237,6 @@ def reading(source: str) -> Iterator[None]:
 
 
 def unreadable(source: str, error: Exception) -> RequestError:
-    """The error for a file that a library cannot read."""
     return RequestError(
         "unreadable",
         f"{source} cannot be read: {type(error).__name__}: {error}",

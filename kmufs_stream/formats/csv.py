@@ -304,7 +304,6 @@ def _kinds(written: pd.Series[Any], table: _Text) -> set[str]:
 
 
 def not_numeric(path: str, column: str, value: object) -> RequestError:
-    """The error for a feature that is not a number."""
     if isinstance(value, str) and COMMA_NUMBER.fullmatch(value):
         what = f"if {value!r} is a number, write its decimals with a point"
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.events import Advanced, Progress, Started
 from kmufs_stream.formats.blocks import OTHER_DTYPE, check_fits, reading, unreadable
+from kmufs_stream.formats.rows import open_text
 from kmufs_stream.sources.casting import cast
 
 ENTRIES = 2**20  # in memory at a time
@@ -99,8 +99,7 @@ def _blocks(
         {"gene": np.int64, "cell": np.int64, "value": dtype}
     )
     done = seen = 0
-    opened = gzip.open if matrix.suffix == ".gz" else open
-    with reading(path), opened(matrix, "rt") as lines:
+    with reading(path), open_text(str(matrix)) as lines:
         while next(lines).startswith("%"):
             pass  # what follows the line of sizes are entries
         for frame in pd.read_csv(

@@ -56,7 +56,6 @@ def _block_sizes(variable: xr.Variable) -> dict[str, int]:
 
 
 def _no_variables(path: str, inside: str) -> RequestError:
-    """The error for a group without variables, with a group that has some."""
     try:
         groups = [group for group, held in xr.open_groups(path).items() if held.data_vars]
     except (NotImplementedError, ValueError):  # files of a kind without groups

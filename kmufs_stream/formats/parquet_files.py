@@ -129,7 +129,6 @@ def types_of(
 
 
 def _common(known: Any, kind: Any, name: str, file: str) -> Any:
-    """Find the type that holds both."""
     import pyarrow as pa
 
     try:
