@@ -26,14 +26,60 @@ from kmufs_stream.storage.integrity import CheckedStore, check_filters, checks_o
 from kmufs_stream.storage.zarr_io import with_coordinates
 
 
-def open_datasets(group: zarr.Group) -> list[xr.Dataset]:
-    """Open a group and the groups above it, whose coordinates it inherits: encoded and lazy.
+class StoredDataset:
+    """Dimension names, attributes and coordinates of the arrays of a Zarr group.
 
-    Of a group whose arrays have no dimension names only the attributes are read.
+    Everything is encoded and lazy. Of a group whose arrays have no dimension names, only the
+    attributes are read.
+
+    Parameters
+    ----------
+    group : it inherits coordinates of the groups above it. None for an array without a group.
     """
-    inside = PurePosixPath(group.path) if group.path else None
-    above = [] if inside is None else [str(p) for p in inside.parents if str(p) != "."] + [""]
-    return [_open(zarr.open_group(group.store, path=p, mode="r")) for p in [group.path, *above]]
+
+    def __init__(self, group: zarr.Group | None = None) -> None:
+        self.arrays: dict[str, zarr.Array[Any]] = {}
+        self.own, self._above = xr.Dataset(), []
+        if group is not None:
+            self.arrays = dict(sorted(group.arrays()))
+            inside = PurePosixPath(group.path)
+            paths = [str(path) if path.name else "" for path in inside.parents]
+            above = [zarr.open_group(group.store, path=path, mode="r") for path in paths]
+            self.own, self._above = _open(group), [_open(each) for each in above]
+
+    def dims(self, array: zarr.Array[Any]) -> tuple[str, ...] | None:
+        """Return the names of an array's dimensions, or None if the store has none."""
+        if array.basename in self.own.variables:
+            return tuple(map(str, self.own[array.basename].dims))
+        names: Any = array.attrs.get("_ARRAY_DIMENSIONS")
+        if array.metadata.zarr_format == 3:
+            names = array.metadata.dimension_names
+        if not names or None in names or len(set(names)) != array.ndim:
+            return None
+        return tuple(map(str, names))
+
+    def attrs(self, array: zarr.Array[Any]) -> dict[str, Any]:
+        if array.basename in self.own.variables:
+            return dict(self.own[array.basename].attrs)
+        return {k: v for k, v in array.attrs.items() if k != "_ARRAY_DIMENSIONS"}
+
+    def coordinates(self, name: str | None, sizes: Mapping[str, int]) -> xr.Dataset:
+        """Return the coordinates of a variable, and the attributes of the group.
+
+        Parameters
+        ----------
+        name : of the variable; None for all coordinates along its dimensions.
+        sizes : of its dimensions.
+        """
+        found: dict[Any, xr.Variable] = {}
+        for dataset in (self.own, *self._above):
+            whole = dataset[name] if name in dataset.variables else dataset
+            for coordinate, array in whole.coords.items():
+                fits = all(sizes.get(str(d)) == n for d, n in array.sizes.items())
+                if fits and coordinate not in found:
+                    found[coordinate] = array.variable
+        frame = xr.Dataset(attrs=self.own.attrs)
+        return frame.assign_coords(xr.Coordinates(found, indexes={})).drop_encoding()
 
 
 def _open(group: zarr.Group) -> xr.Dataset:
@@ -83,18 +129,6 @@ class _NamedChunks(BackendArray):
             raise found from None
 
 
-def dimension_names(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> tuple[str, ...] | None:
-    """Return the names of an array's dimensions, or None if the store has none."""
-    if array.basename in datasets[0].variables:
-        return tuple(map(str, datasets[0][array.basename].dims))
-    names: Any = array.attrs.get("_ARRAY_DIMENSIONS")
-    if array.metadata.zarr_format == 3:
-        names = array.metadata.dimension_names
-    if not names or None in names or len(set(names)) != array.ndim:
-        return None
-    return tuple(map(str, names))
-
-
 def numbered(array: zarr.Array[Any]) -> tuple[str, ...]:
     """Names for dimensions without any."""
     return tuple(f"dim_{i}" for i in range(array.ndim))
@@ -126,36 +160,9 @@ def coordinates_read(source: str) -> Iterator[None]:
         ) from error
 
 
-def coordinates(
-    datasets: list[xr.Dataset], name: str | None, sizes: Mapping[str, int]
-) -> xr.Dataset:
-    """Return the coordinates of a variable, and the attributes of its group.
-
-    Parameters
-    ----------
-    name : of the variable; None for all coordinates along its dimensions.
-    sizes : of its dimensions.
-    """
-    found: dict[Any, xr.Variable] = {}
-    for dataset in datasets:
-        whole = dataset if name is None or name not in dataset.variables else dataset[name]
-        for coordinate, array in whole.coords.items():
-            fits = all(sizes.get(str(d)) == n for d, n in array.sizes.items())
-            if fits and coordinate not in found:
-                found[coordinate] = array.variable
-    frame = xr.Dataset(attrs=datasets[0].attrs)
-    return frame.assign_coords(xr.Coordinates(found, indexes={})).drop_encoding()
-
-
 def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:
     """Load the coordinates of features, and scalar ones, into memory."""
     few = {name: c.load() for name, c in frame.coords.items() if {*c.dims} <= {feature_dim}}
     for name, coordinate in few.items():
         check_text(coordinate.values.ravel(), str(name))
     return frame.assign_coords(few)
-
-
-def attributes(array: zarr.Array[Any], datasets: list[xr.Dataset]) -> dict[str, Any]:
-    if array.basename in datasets[0].variables:
-        return dict(datasets[0][array.basename].attrs)
-    return {k: v for k, v in array.attrs.items() if k != "_ARRAY_DIMENSIONS"}

@@ -8,12 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import xarray as xr
-import zarr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text, listed
-from kmufs_stream.sources.coordinates import attributes, coordinates, dimension_names, numbered
+from kmufs_stream.sources.coordinates import StoredDataset, numbered
 from kmufs_stream.sources.dimensions import Stacking, stack_frame, variables_beside
 from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, is_numeric
@@ -44,9 +42,7 @@ class ColumnRows:
         return values
 
 
-def open_side_by_side(
-    place: Place, group: zarr.Group, datasets: list[xr.Dataset], opening: Opening
-) -> Matrix:
+def open_side_by_side(place: Place, dataset: StoredDataset, opening: Opening) -> Matrix:
     """Open the numeric variables along the same dimensions as features.
 
     Raises RequestError if there are none, or if the choice of dimensions is ambiguous.
@@ -54,22 +50,22 @@ def open_side_by_side(
     source = name_of(place)
     numeric = {
         name: array
-        for name, array in sorted(group.arrays())
-        if name not in datasets[0].coords and array.ndim and is_numeric(np.dtype(array.dtype))
+        for name, array in dataset.arrays.items()
+        if name not in dataset.own.coords and array.ndim and is_numeric(np.dtype(array.dtype))
     }
-    shapes = {n: (dimension_names(a, datasets) or numbered(a), a.shape) for n, a in numeric.items()}
+    shapes = {n: (dataset.dims(a) or numbered(a), a.shape) for n, a in numeric.items()}
     names, along, shape = common_dimensions(source, shapes, opening)
     chosen = {name: numeric[name] for name in names}
     order = opening.sample_dims or along
     stacking = Stacking(along, shape, tuple(map(along.index, order)), ())
-    attrs = {name: attributes(array, datasets) for name, array in chosen.items()}
+    attrs = {name: dataset.attrs(array) for name, array in chosen.items()}
     readers = tuple(
         StoredRows(opening.retrying(array), stacking, packing(array, attrs[name]))
         for name, array in chosen.items()
     )
     dtypes = tuple(reader.read(0, 0).dtype for reader in readers)
     dtype = np.result_type(*dtypes)
-    frame = stack_frame(coordinates(datasets, None, stacking.sizes), stacking)
+    frame = stack_frame(dataset.coordinates(None, stacking.sizes), stacking)
     labels = np.array(names, dtype=object)
     frame = frame.assign_coords({VARIABLE: (VARIABLE, labels)})
     for key in CARRIED:
@@ -96,7 +92,7 @@ def open_side_by_side(
             feature_dim=VARIABLE,
             coords=frame,
             encoded=True,
-            beside=variables_beside(datasets[0], stacking),
+            beside=variables_beside(dataset.own, stacking),
         ),
         provenance=Provenance(source, partial(_inventory, inventories), place),
         dtypes=dtypes,

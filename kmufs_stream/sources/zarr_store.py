@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 import zarr
 from zarr.abc.store import Store
 
@@ -23,14 +22,11 @@ from kmufs_stream.errors import (
 )
 from kmufs_stream.sources.convertible import said_inside
 from kmufs_stream.sources.coordinates import (
-    attributes,
+    StoredDataset,
     check_text,
-    coordinates,
     coordinates_read,
-    dimension_names,
     features_described,
     numbered,
-    open_datasets,
 )
 from kmufs_stream.sources.dimensions import (
     arrange,
@@ -74,18 +70,18 @@ def open_store(place: Place, opening: Opening) -> Matrix:
 
 def _open(place: Place, opening: Opening) -> Matrix:
     node = _open_node(place, opening.group)
-    named = isinstance(node, zarr.Array) and dimension_names(node, [xr.Dataset()]) is not None
-    if named and not isinstance(place, Store) and is_zarr(place.resolve().parent):
+    has_names = isinstance(node, zarr.Array) and StoredDataset().dims(node) is not None
+    if has_names and not isinstance(place, Store) and is_zarr(place.resolve().parent):
         inside = place.resolve()  # an array of a dataset, which holds its coordinates
         place = inside.parent
         opening = replace(opening, variable=opening.variable or inside.name)
         node = _open_node(place, None)
     path, variable = name_of(place), opening.variable
     if isinstance(node, zarr.Group):
-        datasets = open_datasets(node)
+        dataset = StoredDataset(node)
         if opening.features_from_variables:
-            return open_side_by_side(place, node, datasets, opening)
-        return _matrix(path, place, datasets, _choose(path, node, datasets, opening), opening)
+            return open_side_by_side(place, dataset, opening)
+        return _matrix(path, place, dataset, _choose(path, node, dataset, opening), opening)
     if variable is not None or opening.features_from_variables:
         raise RequestError(
             "unknown_variable",
@@ -93,24 +89,23 @@ def _open(place: Place, opening: Opening) -> Matrix:
             + ("variables." if variable is None else f"variable {variable!r}."),
             Text("Leave out {variable} and {features_from_variables}."),
         )
-    return _matrix(path, place, [xr.Dataset()], node, opening)
+    return _matrix(path, place, StoredDataset(), node, opening)
 
 
 def open_array(array: zarr.Array[Any], opening: Opening) -> Matrix:
     """Open a Zarr array, without names of features."""
     store, source = array.store, address(array)
     place = Path(source) if isinstance(store, zarr.storage.LocalStore) else store
-    return _matrix(source, place, [xr.Dataset()], array, opening)
+    return _matrix(source, place, StoredDataset(), array, opening)
 
 
 def tables_in(place: Place) -> dict[str, dict[str, int]]:
     """List the variables that may be the table, with their sizes; the likeliest first."""
-    group = zarr.open_group(zarr_root(place), mode="r")
-    datasets = open_datasets(group)
-    found = _candidates(dict(sorted(group.arrays())), datasets, Opening())
+    dataset = StoredDataset(zarr.open_group(zarr_root(place), mode="r"))
+    found = _candidates(dataset, Opening())
     tables = sorted(found.items(), key=lambda table: _likelihood(table[1]), reverse=True)
     return {
-        name: dict(zip(dimension_names(array, datasets) or (), array.shape, strict=True))
+        name: dict(zip(dataset.dims(array) or (), array.shape, strict=True))
         for name, array in tables
     }
 
@@ -171,10 +166,10 @@ def _groups(place: Place) -> list[str]:
 
 
 def _choose(
-    path: str, group: zarr.Group, datasets: list[xr.Dataset], opening: Opening
+    path: str, group: zarr.Group, dataset: StoredDataset, opening: Opening
 ) -> zarr.Array[Any]:
     """Return the variable given, or else the only one that may be the table."""
-    arrays, variable = dict(sorted(group.arrays())), opening.variable
+    arrays, variable = dataset.arrays, opening.variable
     where = f"{path} (group {group.path!r})" if group.path else path
     if group.attrs.get("format") == FACTOR and variable is None:
         raise RequestError(
@@ -194,11 +189,11 @@ def _choose(
                 f"{did_you_mean(variable, arrays)}Variables there: {_listing(arrays)}.",
             )
         return arrays[variable]
-    candidates = _candidates(arrays, datasets, opening)
+    candidates = _candidates(dataset, opening)
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if candidates:
-        raise _ambiguous(path, candidates, datasets, opening)
+        raise _ambiguous(path, candidates, dataset, opening)
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
     if deeper:
@@ -231,10 +226,10 @@ def _choose(
 def _ambiguous(
     path: str,
     tables: dict[str, zarr.Array[Any]],
-    datasets: list[xr.Dataset],
+    dataset: StoredDataset,
     opening: Opening,
 ) -> RequestError:
-    there = {d for a in tables.values() for d in dimension_names(a, datasets) or BARE_DIMS}
+    there = {d for a in tables.values() for d in dataset.dims(a) or BARE_DIMS}
     unknown = sorted({*opening.sample_dims, *opening.feature_dims} - there)
     if unknown:
         return RequestError(
@@ -245,7 +240,7 @@ def _ambiguous(
     name = max(tables, key=lambda n: _likelihood(tables[n]))
     likeliest = Option(variable=name)
     if tables[name].ndim > 2 and not opening.has_dims:
-        dims = dimension_names(tables[name], datasets) or numbered(tables[name])
+        dims = dataset.dims(tables[name]) or numbered(tables[name])
         likeliest = Option(variable=name, sample_dims=dims[0])
     return RequestError(
         "ambiguous_variable",
@@ -259,12 +254,11 @@ def _likelihood(table: zarr.Array[Any]) -> tuple[bool, int]:
     return table.dtype.kind == "f", table.size
 
 
-def _candidates(
-    arrays: dict[str, zarr.Array[Any]], datasets: list[xr.Dataset], opening: Opening
-) -> dict[str, zarr.Array[Any]]:
+def _candidates(dataset: StoredDataset, opening: Opening) -> dict[str, zarr.Array[Any]]:
     """Return the numeric variables that may be the table; those that describe others only last."""
+    arrays = dataset.arrays
     numeric = {n: a for n, a in arrays.items() if a.ndim >= 2 and is_numeric(a.dtype)}
-    names = {n: dimension_names(a, datasets) or BARE_DIMS for n, a in numeric.items()}
+    names = {n: dataset.dims(a) or BARE_DIMS for n, a in numeric.items()}
     # If none has the dimensions given, opening the only variable reports which it has.
     numeric = {n: numeric[n] for n in of_dimensions(names, opening)}
     described = {
@@ -273,11 +267,11 @@ def _candidates(
         for key in DESCRIBING
         for name in str(array.attrs.get(key, "")).split()
     }
-    described.update(map(str, datasets[0].coords))
+    described.update(map(str, dataset.own.coords))
     # Many stores have lost the attribute that names time_bnds.
     described |= {n for n in arrays if n.endswith(BOUNDS) and n.rpartition("_")[0] in arrays}
     main = {n: a for n, a in numeric.items() if n not in described} or numeric
-    own = {n: set(dimension_names(a, datasets) or ()) for n, a in main.items()}
+    own = {n: set(dataset.dims(a) or ()) for n, a in main.items()}
     # A mask or a height of the places where another variable was measured is not the table.
     alone = {n for n, d in own.items() if not d or not any(d < other for other in own.values())}
     flat = {n: a for n, a in main.items() if a.ndim == 2 and n in alone}
@@ -291,7 +285,7 @@ def _listing(arrays: dict[str, zarr.Array[Any]]) -> str:
 def _matrix(
     source: str,
     place: Place,
-    datasets: list[xr.Dataset],
+    dataset: StoredDataset,
     array: zarr.Array[Any],
     opening: Opening,
 ) -> Matrix:
@@ -303,7 +297,7 @@ def _matrix(
             f"The Zarr metadata of {name!r} in {source} say chunks of {array.chunks}.",
             "The metadata is damaged; write the store again.",
         )
-    dims = dimension_names(array, datasets)
+    dims = dataset.dims(array)
     stacking = arrange(
         dims or (BARE_DIMS if array.ndim == 2 else numbered(array)),
         array.shape,
@@ -312,12 +306,12 @@ def _matrix(
         f"{name!r} in {source}",
     )
     feature_dim = stacking.name(samples=False)
-    frame = coordinates(datasets, name, stacking.sizes)
+    frame = dataset.coordinates(name, stacking.sizes)
     with coordinates_read(source):
         frame = features_described(stack_frame(frame, stacking), feature_dim)
         labels = feature_labels(frame, feature_dim)
         check_text(labels, feature_dim)
-    attrs = attributes(array, datasets)
+    attrs = dataset.attrs(array)
     rows = StoredRows(opening.retrying(array), stacking, packing(array, attrs))
     dtype = rows.read(0, 0).dtype
     check_table(name, source, array.shape, dtype)
@@ -340,7 +334,7 @@ def _matrix(
             transposed=stacking.transposed,
             attrs=attrs,
             encoded=True,
-            beside=variables_beside(datasets[0], stacking),
+            beside=variables_beside(dataset.own, stacking),
         ),
         provenance=Provenance(source, Inventory(array, opening.fill_missing_chunks), place),
         guessed=not opening.has_dims,
