@@ -26,7 +26,7 @@ from kmufs_stream.sources.hdf5_rows import HDF5Array, open_hdf5, without_anndata
 from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, check_table
 from kmufs_stream.sources.opening import Opening
-from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, csr_command
+from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, csr_command, read_dtype
 from kmufs_stream.sources.zarr_store import open_array
 from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
 from kmufs_stream.storage.integrity import CheckedStore, checks_of, through
@@ -105,7 +105,7 @@ def open_anndata(place: Place, opening: Opening) -> Matrix:
         if isinstance(rows, CSCRows):
             command = csr_command(place, group, opening.layer, raw=opening.raw)
             sparsity = replace(sparsity, csr_command=command)
-        dtype = _read_dtype(dtype)
+        dtype = read_dtype(dtype)
         layout = Layout(dtype, 1, shape[1], 1, sparsity=sparsity)
         held += rows.held_bytes
         inventory = partial(_sparse_inventory, node, opening)
@@ -194,19 +194,12 @@ def _sparse_shape(node: Any, path: str, values: str) -> tuple[int, int]:
 
 def _format(node: Any) -> str | None:
     kind = str(_attribute(node, "encoding-type", "h5sparse_format"))[:3]
-    return (
-        kind if kind in ("csr", "csc") and all(_is_array(part) for part in _parts(node)) else None
-    )
+    known = kind in ("csr", "csc") and all(map(_is_array, _parts(node)))
+    return kind if known else None
 
 
 def _parts(node: Any) -> list[Any]:
     return [node.get(name) for name in ("data", "indices", "indptr")]
-
-
-def _read_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of sparse data in scipy: native, and not half precision."""
-    half = dtype.kind == "f" and dtype.itemsize == 2
-    return np.dtype(np.float32) if half else dtype.newbyteorder("=")
 
 
 def _sparse(node: Any, shape: tuple[int, int], place: str, opening: Opening) -> CSRRows:
@@ -216,16 +209,12 @@ def _sparse(node: Any, shape: tuple[int, int], place: str, opening: Opening) -> 
     )
     by_rows = _format(node) == "csr"
     indptr = np.asarray(pointers[:]).astype(np.int64)
-    sound = len(indptr) == shape[0 if by_rows else 1] + 1 and indptr[0] == 0
-    if (
-        not sound
-        or (np.diff(indptr) < 0).any()
-        or not (indptr[-1] == data.shape[0] == indices.shape[0])
-    ):
+    rising = len(indptr) == shape[0 if by_rows else 1] + 1 and (np.diff(indptr) >= 0).all()
+    entries = data.shape[0]
+    if not (rising and indptr[0] == 0 and indptr[-1] == entries == indices.shape[0]):
         raise RequestError(
             "bad_metadata",
-            f"The row pointers of {place} do not fit its shape {shape} and its "
-            f"{data.shape[0]} values.",
+            f"The row pointers of {place} do not fit its shape {shape} and its {entries} values.",
             "The store is damaged; write it again.",
         )
     return (CSRRows if by_rows else CSCRows)(data, indices, indptr, shape, place)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.sources.sparse_rows import broken
+from kmufs_stream.sources.sparse_rows import readable
 
 if TYPE_CHECKING:
     import h5py
@@ -42,11 +42,8 @@ class HDF5Array:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Read rows of a two-dimensional dataset; see Rows."""
-        try:
+        with readable(f"rows {start}..{stop - 1} of {self._path}:{self._key}"):
             return self[start:stop]
-        except OSError as error:
-            place = f"{self._path}:{self._key}"
-            raise broken(f"rows {start}..{stop - 1} of {place}", error) from error
 
     def take(self, start: int, stop: int, columns: NDArray[np.int64]) -> NDArray[Any]:
         return self.read(start, stop)[:, columns]

@@ -62,7 +62,7 @@ class CSRRows:
     def read(self, start: int, stop: int) -> csr_array:
         indptr = self._indptr[start : stop + 1]
         first, last = (int(indptr[0]), int(indptr[-1])) if len(indptr) else (0, 0)
-        with _readable(f"rows {start}..{stop - 1} of {self._place}"):
+        with readable(f"rows {start}..{stop - 1} of {self._place}"):
             parts = (self._data[first:last], self._indices[first:last], indptr - first)
             block: csr_array = _canonical(csr_array, parts, (len(indptr) - 1, self._shape[1]))
         return block
@@ -107,7 +107,7 @@ class CSCRows(CSRRows):
     def read(self, start: int, stop: int) -> csr_array:
         with self._lock:
             if self._by_rows is None:
-                with _readable(self._place):
+                with readable(self._place):
                     parts = (self._data[:], self._indices[:], self._indptr)
                     self._by_rows = _canonical(csc_array, parts, self._shape).tocsr()
         return self._by_rows[start:stop]
@@ -117,7 +117,7 @@ class CSCRows(CSRRows):
         n = self._shape[0]
         counts = np.zeros(n, np.int64)
         for a in range(0, int(self._indptr[-1]), COUNTED_AT_ONCE):
-            with _readable(self._place):
+            with readable(self._place):
                 rows = np.asarray(self._indices[a : a + COUNTED_AT_ONCE])
                 counts += np.bincount(rows, minlength=n)
         return self._sparsity(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
@@ -129,6 +129,12 @@ class CSCRows(CSRRows):
         return super().held_bytes + 3 * int(self._indptr[-1]) * entry + 8 * self._shape[0]
 
 
+def read_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of sparse data in scipy: native, and not half precision."""
+    half = dtype.kind == "f" and dtype.itemsize == 2
+    return np.dtype(np.float32) if half else dtype.newbyteorder("=")
+
+
 def _canonical(
     kind: Callable[..., Any], parts: tuple[Any, Any, NDArray[np.int64]], shape: tuple[int, int]
 ) -> Any:
@@ -137,11 +143,9 @@ def _canonical(
     small = len(data) <= INT32 and max(shape) <= INT32
     number = np.int32 if small else np.int64
     data = np.asarray(data)
-    if data.dtype.kind == "f" and data.dtype.itemsize == 2:  # scipy knows no half precision
-        data = data.astype(np.float32)
     made = kind(
         (
-            data.astype(data.dtype.newbyteorder("="), copy=False),
+            data.astype(read_dtype(data.dtype), copy=False),
             np.asarray(indices).astype(number, copy=False),
             indptr.astype(number),
         ),
@@ -175,19 +179,15 @@ def _quoted(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _readable(what: str) -> Iterator[None]:
+def readable(what: str) -> Iterator[None]:
     """Turn errors inside into a BrokenError about ``what``."""
     try:
         yield
     except BrokenError:
         raise
     except Exception as error:
-        raise broken(what, error) from error
-
-
-def broken(what: str, error: Exception) -> BrokenError:
-    return BrokenError(
-        "corrupt_chunk",
-        f"{what} cannot be read: {type(error).__name__}: {error}",
-        "Restore them from the data's origin (or write the store again), then rerun.",
-    )
+        raise BrokenError(
+            "corrupt_chunk",
+            f"{what} cannot be read: {type(error).__name__}: {error}",
+            "Restore them from the data's origin (or write the store again), then rerun.",
+        ) from error
