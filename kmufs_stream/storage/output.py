@@ -83,7 +83,9 @@ def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
 
     ``parameter`` is the one that chooses another place for ``out``.
     """
-    _check_apart(out, [other], parameter, code="outputs_overlap", what="output")
+    _check_apart(
+        out, [other], parameter, code="outputs_overlap", what="the output {} of the same run"
+    )
 
 
 def check_folder(folder: Path, what: str, parameter: str) -> None:
@@ -142,14 +144,14 @@ def _check_apart(
     parameter: str,
     *,
     code: str = "output_is_input",
-    what: str = "input",
+    what: str = "the input {}",
 ) -> None:
     for place in others:
         how = _overlap(out, place)
         if how is not None:
             raise RequestError(
                 code,
-                f"The output {name_of(out)} {how} the {what} {name_of(place)}.",
+                f"The output {name_of(out)} {how} {what.format(name_of(place))}.",
                 Text("Choose another {}.", Option(parameter)),
             )
 
