@@ -45,6 +45,7 @@ from kmufs_stream.storage.output import check_file
 from kmufs_stream.storage.places import place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.system import blas
+from kmufs_stream.system.memory import peak_memory
 
 LADDER, LADDER_TOP = 12, 300  # values of h, and the largest, where h is to be suggested
 
@@ -187,6 +188,7 @@ def sweep(
         usable=usable,
         passes=passes,
         seconds=time.perf_counter() - began,
+        peak=peak_memory(),
     )
     if csv is not None:
         write_csv(swept, csv, overwrite=overwrite)

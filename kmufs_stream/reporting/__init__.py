@@ -42,6 +42,8 @@ class Report:
         How many of each it shows.
     seconds : float
         Wall-clock seconds.
+    peak : int
+        Peak resident bytes of the process until all was written.
     """
 
     output: Path
@@ -49,6 +51,7 @@ class Report:
     results: int
     sweeps: int
     seconds: float
+    peak: int
 
     @staticmethod
     def lacking() -> list[str]:
@@ -64,7 +67,7 @@ class Report:
             "results": self.results,
             "sweeps": self.sweeps,
             "seconds": {"total": self.seconds},
-            "peak_rss_bytes": peak_memory(),
+            "peak_rss_bytes": self.peak,
             "version": __version__,
         }
 
@@ -163,5 +166,11 @@ def report(
     for file, content in files.items():
         with new_output(file, overwrite=overwrite) as partial:
             partial.write_bytes(content)
-    seconds = time.perf_counter() - began
-    return Report(page_file, tuple(list(files)[1:]), len(whole.results), len(whole.sweeps), seconds)
+    return Report(
+        output=page_file,
+        images=tuple(list(files)[1:]),
+        results=len(whole.results),
+        sweeps=len(whole.sweeps),
+        seconds=time.perf_counter() - began,
+        peak=peak_memory(),
+    )

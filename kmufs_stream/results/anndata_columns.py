@@ -1,7 +1,6 @@
-"""A copy of an AnnData store whose table of features says which were chosen.
+"""Copy an AnnData store with three columns added to its table of features.
 
-The store is copied as it lies, so that everything in it stays what it was, and three columns are
-added to its var: analysis goes on as after scanpy's ``highly_variable_genes``.
+Everything else stays as it is stored. Analysis goes on as after scanpy's ``highly_variable_genes``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import zarr
@@ -27,33 +26,34 @@ from kmufs_stream.storage.zarr_io import quietly
 def check_anndata_output(
     out: Place, matrix: Matrix, inputs: list[Place], *, overwrite: bool
 ) -> Path:
-    """The path to copy to; refuses, before anything is computed, what cannot be written.
+    """Return the path to copy to, before anything is computed.
 
-    Raises RequestError as ``check_output()`` does, where the source is no AnnData store, where
-    either is not on this machine, and where the name promises the other format.
+    Raises RequestError as ``check_output()`` does, and if the source is no AnnData store, either is
+    not on this machine, or the name has the suffix of the other format.
     """
+    source = matrix.provenance.place
     if matrix.provenance.feature_table is None:
         raise RequestError(
             "not_anndata",
             f"{matrix.source} is not an AnnData store, so there is none to copy.",
             Text("Leave out {anndata_out}; {out} writes the result for any source."),
         )
-    for place in (matrix.provenance.place, out):
+    for place in (source, out):
         if place is not None and not isinstance(place, Path):
             raise RequestError(
                 "not_local",
                 Text("{anndata_out} copies files, and {} is not on this machine.", name_of(place)),
                 Text("Copy it here first, or leave out {anndata_out}."),
             )
-    assert isinstance(matrix.provenance.place, Path)
+    assert isinstance(source, Path)
     assert isinstance(out, Path)
-    if matrix.provenance.place.is_file() and not is_hdf5(matrix.provenance.place):
+    if source.is_file() and not is_hdf5(source):
         raise RequestError(
             "bad_output",
             f"{matrix.source} is zipped: columns cannot be added to a copy of it.",
             Text("Unzip it into a folder and give that, or leave out {anndata_out}."),
         )
-    suffix = ".h5ad" if is_hdf5(matrix.provenance.place) else ".zarr"
+    suffix = ".h5ad" if is_hdf5(source) else ".zarr"
     if out.suffix != suffix:
         raise RequestError(
             "bad_output",
@@ -69,33 +69,29 @@ def write_anndata(
 ) -> None:
     """Copy the AnnData store of a matrix to ``out`` with columns added to its table of features.
 
-    Columns of these names that are there already are replaced. The output appears whole or not at
-    all. Raises BrokenError if writing fails.
+    Existing columns of these names are replaced. The output appears whole or not at all. Raises
+    BrokenError if writing fails.
     """
-    assert matrix.provenance.feature_table is not None
-    source = matrix.provenance.place
+    source, table = matrix.provenance.place, matrix.provenance.feature_table
     assert isinstance(source, Path)
+    assert table is not None
     with new_output(out, overwrite=overwrite) as partial:
         if is_hdf5(source):
             import h5py
 
             shutil.copyfile(source, partial)
             with h5py.File(partial, "r+") as file:
-                _extend(file, matrix.provenance.feature_table, columns)
+                _extend(file, table, columns)
             return
         shutil.copytree(source, partial, copy_function=shutil.copyfile)
         for folder in [partial, *(Path(at, d) for at, below, _ in os.walk(partial) for d in below)]:
-            folder.chmod(folder.stat().st_mode | 0o700)  # a copy of what may only be read
+            folder.chmod(folder.stat().st_mode | 0o700)  # copies of read-only folders
         with quietly():
-            _extend(
-                _zarr(partial, "r+", consolidated=False), matrix.provenance.feature_table, columns
-            )
-            if _zarr(source, "r").metadata.consolidated_metadata is not None:
-                zarr.consolidate_metadata(zarr_root(partial))
-
-
-def _zarr(path: Path, mode: Literal["r", "r+"], consolidated: bool | None = None) -> zarr.Group:
-    return zarr.open_group(zarr_root(path), mode=mode, use_consolidated=consolidated)
+            copy = zarr_root(partial)
+            _extend(zarr.open_group(copy, mode="r+", use_consolidated=False), table, columns)
+            original = zarr.open_group(zarr_root(source), mode="r")
+            if original.metadata.consolidated_metadata is not None:
+                zarr.consolidate_metadata(copy)
 
 
 def _extend(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -104,7 +100,8 @@ def _extend(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
     if hasattr(node, "dtype"):
         _replace_structured(root, table, columns)
         return
-    order = [_text(name) for name in node.attrs["column-order"]]
+    names = node.attrs["column-order"]
+    order = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from anndata.io import write_elem
@@ -117,7 +114,7 @@ def _extend(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _replace_structured(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Write a structured array again, with more fields."""
+    """Replace a structured array by one with more fields."""
     node = root[table]
     old = np.asarray(node[:])
     kept = [name for name in old.dtype.names or () if name not in columns]
@@ -133,7 +130,3 @@ def _replace_structured(root: Any, table: str, columns: Mapping[str, NDArray[Any
         root.create_array(table, data=new).attrs.update(attrs)
     else:
         root.create_dataset(table, data=new).attrs.update(attrs)
-
-
-def _text(name: Any) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)

@@ -1,4 +1,4 @@
-"""Measures of a clustering and of the features behind it: pure functions of small arrays."""
+"""Measures of a clustering and of its features, as pure functions of small arrays."""
 
 from __future__ import annotations
 
@@ -16,28 +16,19 @@ COPIES = 0.95  # absolute correlation of features that say nearly the same
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far clusters and classes agree.
+    """How far clusters and classes agree."""
 
-    Attributes
-    ----------
-    accuracy : share of the samples in their class, under the best one-to-one matching of
-        clusters to classes.
-    nmi : mutual information over the arithmetic mean of the two entropies.
-    ari : adjusted Rand index.
-    samples, classes : how many of them were compared.
-    """
-
-    accuracy: float
-    nmi: float
-    ari: float
-    samples: int
-    classes: int
+    accuracy: float  # share of samples in their class, by the best matching of clusters to classes
+    nmi: float  # mutual information over the arithmetic mean of the two entropies
+    ari: float  # adjusted Rand index
+    samples: int  # compared
+    classes: int  # compared
 
 
 def agreement(contingency: NDArray[np.int64]) -> Agreement:
-    """Accuracy, NMI and ARI from the (k, c) counts of samples per cluster and class.
+    """Return accuracy, NMI and ARI from (k, c) counts of samples per cluster and class.
 
-    Two partitions with one part each agree wholly. O(k c min(k, c)). Sources: Kuhn, "The
+    Two partitions with one part each agree entirely. O(k c min(k, c)). Sources: Kuhn, "The
     Hungarian method" (1955); Strehl and Ghosh, "Cluster ensembles" (2002); Hubert and Arabie,
     "Comparing partitions" (1985). Raises ValueError where nothing was counted.
     """
@@ -71,35 +62,31 @@ def _pairs(counts: NDArray[np.int64]) -> float:
 
 
 def between_clusters(counts: NDArray[np.int64], sums: Float) -> Float:
-    """(p,) what lies between clusters of the features' sums of squares about their means.
+    """Return (p,) parts of the features' sums of squares that lie between clusters.
 
-    Parameters
-    ----------
-    counts : (k,) samples per cluster.
-    sums : (k, p) sums of the centred features by cluster.
-
-    What is left of the sums of squares, over all features, is the K-means cost.
+    ``counts`` are (k,) samples per cluster, ``sums`` (k, p) sums of the centred features by
+    cluster. The rest of the sums of squares, over all features, is the K-means cost.
     """
     squares: Float = (sums**2 / np.maximum(counts, 1)[:, None]).sum(axis=0)
     return squares
 
 
 def mean_correlation(correlation: Float) -> float:
-    """Mean absolute correlation of two different features; 0 where there is only one."""
+    """Return the mean absolute correlation of two different features; 0 for a single one."""
     h = len(correlation)
     off_diagonal = np.abs(correlation).sum() - np.trace(np.abs(correlation))
     return float(off_diagonal / (h * (h - 1))) if h > 1 else 0.0
 
 
 def near_copies(correlation: Float) -> NDArray[np.bool_]:
-    """(h,) which features correlate with another by more than ``COPIES``, in absolute value."""
+    """Find features that correlate with another by more than ``COPIES``, in absolute value."""
     strong = np.abs(correlation) > COPIES
     np.fill_diagonal(strong, False)
     return np.asarray(strong.any(axis=1), np.bool_)
 
 
 def effective_rank(correlation: Float) -> float:
-    """Exponential of the entropy of the correlation matrix's spectrum, between 1 and h.
+    """Return the exponential of the entropy of the correlation's spectrum, between 1 and h.
 
     Source: Roy and Vetterli, "The effective rank: a measure of effective dimensionality" (2007).
     O(h^3).

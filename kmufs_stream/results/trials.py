@@ -1,4 +1,4 @@
-"""The trials of a sweep, and which of them to begin with."""
+"""The trials of a sweep, and the one to begin with."""
 
 from __future__ import annotations
 
@@ -9,32 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from kmufs_stream.errors import BrokenError, Text, counted
-from kmufs_stream.factors.structure import (
-    KSuggestion,
-)
+from kmufs_stream.factors.structure import KSuggestion
 from kmufs_stream.storage.output import check_file
-from kmufs_stream.system.memory import peak_memory
+from kmufs_stream.typing import Int
 from kmufs_stream.version import __version__
+
+RECOMMENDED = "consensus"
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One choice of features.
-
-    Attributes
-    ----------
-    explained : share of the relaxed cluster indicators Q_k in the span of the chosen features;
-        k clusters make k - 1 components, and of the k-th, which is then noise, little is spanned.
-    at_noise : how many of the chosen vary with the k components no more than noise would.
-    mean_correlation : mean absolute correlation of two chosen features.
-    selected : (h,) int64 source indices, ascending.
-    labels : their names, or None.
-    """
+    """One choice of features."""
 
     k: int
     h: int
@@ -44,10 +32,10 @@ class Trial:
     solver_objective: float
     iterations: int
     converged: bool
-    at_noise: int
-    explained: float
-    mean_correlation: float
-    selected: NDArray[np.int64]
+    at_noise: int  # chosen features that vary with the k components no more than noise would
+    explained: float  # share of the relaxed cluster indicators Q_k in the span of those chosen
+    mean_correlation: float  # mean absolute correlation of two chosen features
+    selected: Int  # (h,) source indices, ascending
     labels: list[str] | None
 
 
@@ -58,17 +46,19 @@ class Sweep:
     Attributes
     ----------
     trials : tuple of Trial
-        One for each k, solver and h, and a row of ``table()``.
+        One for each k, solver and h; the rows of ``table()``.
     suggested_k : KSuggestion
-        How many clusters the spectrum speaks for.
+        The number of clusters that the spectrum suggests.
     suggested_h : dict of (int, str) to int or None
-        By k and solver, the h at the knee of what is explained; None without a knee.
+        The h at the knee of what is explained, by k and solver; None without a knee.
     usable : int
         Features that could be chosen.
     passes : int
-        Reads of the data that it took: 0 from a factor.
+        Reads of the data: 0 from a factor.
     seconds : float
         Wall-clock seconds.
+    peak : int
+        Peak resident bytes of the process until the sweep ended.
     """
 
     trials: tuple[Trial, ...]
@@ -77,6 +67,7 @@ class Sweep:
     usable: int
     passes: int
     seconds: float
+    peak: int
 
     def __repr__(self) -> str:
         ks, hs = {t.k for t in self.trials}, {t.h for t in self.trials}
@@ -87,12 +78,12 @@ class Sweep:
 
     @property
     def proposal(self) -> Proposal | None:
-        """The trial to begin with, and why; None where all choose all features."""
+        """The trial to begin with, and why; None if all choose all features."""
         return propose(self)
 
     @property
     def proposals(self) -> list[Trial]:
-        """The trial to begin with of each k and solver, which leaves features out if one does."""
+        """The trial to begin with for each k and solver; it leaves features out if possible."""
         each = []
         for which, knee in self.suggested_h.items():
             every = [trial for trial in self.trials if (trial.k, trial.solver) == which]
@@ -102,12 +93,12 @@ class Sweep:
         return each
 
     def table(self) -> pd.DataFrame:
-        """One row per trial; the chosen features as numbers between spaces, and a JSON list."""
+        """Return a row per trial, with indices separated by spaces, and labels as a JSON list."""
         rows = [
             {
                 **vars(trial),
                 "selected": " ".join(map(str, trial.selected)),
-                # Labels may hold whatever could part them.
+                # A label may hold any separator.
                 "labels": trial.labels and json.dumps(trial.labels, ensure_ascii=False),
             }
             for trial in self.trials
@@ -115,7 +106,7 @@ class Sweep:
         return pd.DataFrame(rows)
 
     def summary(self) -> dict[str, Any]:
-        """The sweep in plain JSON types; the keys are listed in docs/output.md."""
+        """Return the sweep in plain JSON types; the keys are listed in docs/output.md."""
         return {
             "trials": [{**vars(t), "selected": t.selected.tolist()} for t in self.trials],
             "suggested_k": vars(self.suggested_k).copy(),
@@ -124,7 +115,7 @@ class Sweep:
             ],
             "passes": self.passes,
             "seconds": {"total": self.seconds},
-            "peak_rss_bytes": peak_memory(),
+            "peak_rss_bytes": self.peak,
             "version": __version__,
         }
 
@@ -147,26 +138,17 @@ def write_csv(found: Sweep, csv: str | os.PathLike[str], *, overwrite: bool = Fa
         ) from error
 
 
-RECOMMENDED = "consensus"
-
-
 @dataclass(frozen=True)
 class Proposal:
-    """One of several trials.
-
-    Attributes
-    ----------
-    why : for each of k, solver and h of which there were several, what it is and the reason.
-    """
+    """The trial to begin with."""
 
     k: int
     h: int
     solver: str
-    why: tuple[str, ...]
+    why: tuple[str, ...]  # a reason for each of k, solver and h that could have been another
 
 
 def propose(found: Sweep) -> Proposal | None:
-    """A trial to begin with; None where all choose all features, which is no choice."""
     choices = [trial for trial in found.trials if trial.h < found.usable]
     if not choices:
         return None
@@ -185,7 +167,7 @@ def propose(found: Sweep) -> Proposal | None:
 
 
 def _one_k(wanted: int | None, ks: Sequence[int]) -> tuple[int, str]:
-    """A k and why; what is explained of the components of one k says nothing of another k."""
+    """Choose a k, and say why: what is explained cannot be compared between k."""
     if wanted is None:
         return ks[0], f"k = {ks[0]}, the smallest" * (len(ks) > 1)
     if wanted in ks:
@@ -196,7 +178,7 @@ def _one_k(wanted: int | None, ks: Sequence[int]) -> tuple[int, str]:
 
 
 def _one_h(curve: Sequence[Trial], knee: int | None) -> tuple[int, str]:
-    """An h and why: the knee where there is one, without what is mere noise where that can be."""
+    """Choose an h, and say why: the knee, or an h without features at noise, if possible."""
     at_noise = {trial.h: trial.at_noise for trial in curve}
     telling = [h for h, some in at_noise.items() if not some]
     if knee in telling or (knee in at_noise and not telling):

@@ -1,10 +1,11 @@
-"""The root of a result, the selected columns with their labels, and how a result is written."""
+"""Write a result: selected columns with their coordinates, and groups beside them."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -30,7 +31,7 @@ from kmufs_stream.streaming.planning.plan import Plan
 
 GROUPS = ("all_features", "diagnostics")
 OURS = ("feature_index", "score", "rank", *GROUPS)
-# Text, as xarray knows it: Dask arrays of plain objects it loads, to find out what they hold.
+# Tells xarray that objects are text; it would load a Dask array to find out.
 STRINGS = np.dtype("O", metadata={"element_type": str})
 
 
@@ -43,21 +44,19 @@ def subset_frame(
     *,
     samples: bool,
 ) -> xr.Dataset:
-    """Everything of the result's root but the data variable, encoded as in the source.
+    """Return the root of a result without the data variable, encoded as in the source.
 
     Parameters
     ----------
     selected, scores, ranks : (h,) of the chosen features, in source order.
-    samples : keep the coordinates along the samples (False: no data are copied).
+    samples : keep the coordinates along the samples (False if no data are copied).
     """
-    frame = matrix.metadata.coords
+    frame, dim = matrix.metadata.coords, matrix.metadata.feature_dim
     if not samples:
-        frame = frame.drop_vars(
-            [c for c in frame.coords if matrix.metadata.sample_dim in frame[c].dims]
-        )
-    if matrix.metadata.feature_dim in frame.dims:
-        frame = frame.isel({matrix.metadata.feature_dim: selected})
-    # What the source has under one of our names is kept under another.
+        frame = frame.drop_dims(matrix.metadata.sample_dim, errors="ignore")
+    if dim in frame.dims:
+        frame = frame.isel({dim: selected})
+    # The source's own names are changed where they are ours.
     taken = {*OURS, *(str(name) for name in frame.coords)}
     frame = frame.rename({c: _free(str(c), taken) for c in frame.coords if c in OURS})
     theirs = dict(frame.attrs)
@@ -65,32 +64,20 @@ def subset_frame(
         if key in theirs:
             theirs[_free(key, {*theirs, *attrs}, "input")] = theirs.pop(key)
     return frame.assign_coords(
-        feature_index=(
-            matrix.metadata.feature_dim,
-            selected,
-            {"long_name": "0-based source index"},
-        ),
-        score=(
-            matrix.metadata.feature_dim,
-            scores,
-            {"long_name": "share of variance in k components"},
-        ),
-        rank=(
-            matrix.metadata.feature_dim,
-            ranks,
-            {"long_name": "1 = highest score among the selected"},
-        ),
+        feature_index=(dim, selected, {"long_name": "0-based source index"}),
+        score=(dim, scores, {"long_name": "share of variance in k components"}),
+        rank=(dim, ranks, {"long_name": "1 = highest score among the selected"}),
     ).assign_attrs(theirs | attrs)
 
 
 def column_name(matrix: Matrix, frame: xr.Dataset) -> str:
-    """The data variable's own name, unless it is one of ours."""
+    """Name the data variable as in the source, unless that name is taken."""
     taken = {*OURS, *(str(name) for name in frame.variables)}
     return _free(matrix.metadata.name, taken)
 
 
 def free_dim(dim: str, matrix: Matrix) -> str:
-    """A dimension of a group under a name that the root does not use for another size."""
+    """Name a dimension of a group as none of the root's, which has another size."""
     while dim in (matrix.metadata.sample_dim, matrix.metadata.feature_dim):
         dim += "_"
     return dim
@@ -103,7 +90,7 @@ def _free(name: str, taken: set[str], prefix: str = "source") -> str:
 
 
 def lazy_columns(matrix: Matrix, selected: NDArray[np.int64], rows: int) -> xr.Variable:
-    """The selected columns as a lazily read variable, in the source's order of dimensions."""
+    """Return the selected columns as a lazy variable, in the source's order of dimensions."""
     n, h = matrix.shape[0], len(selected)
     take = delayed(matrix.rows.take, pure=False)
     pieces = [
@@ -113,9 +100,8 @@ def lazy_columns(matrix: Matrix, selected: NDArray[np.int64], rows: int) -> xr.V
         for a in range(0, n, rows)
     ]
     columns = da.concatenate(pieces)  # type: ignore[no-untyped-call]
-    variable = xr.Variable(
-        (matrix.metadata.sample_dim, matrix.metadata.feature_dim), columns, matrix.metadata.attrs
-    )
+    dims = (matrix.metadata.sample_dim, matrix.metadata.feature_dim)
+    variable = xr.Variable(dims, columns, matrix.metadata.attrs)
     return variable.transpose() if matrix.metadata.transposed else variable
 
 
@@ -131,13 +117,11 @@ def write_result(
     verify: Callable[[], None],
     progress: Progress = SILENT,
 ) -> None:
-    """Write the result at ``out``, whole or not at all.
+    """Write a result to ``out``, whole or not at all.
 
-    The columns are copied chunk by chunk of the output, by ``plan.threads`` threads or by the
-    workers of a cluster, each source chunk read once and only where it holds a selected feature.
-    ``verify`` is called before the result takes its place.
-
-    Raises BrokenError if writing fails.
+    The columns are copied by chunks of the output, by ``plan.threads`` threads or the workers of a
+    cluster. Each source chunk is read once, if it holds a selected feature. ``verify`` is called
+    before the result appears. Raises BrokenError if writing fails.
     """
     selected = frame["feature_index"].values
     name = column_name(matrix, frame)
@@ -156,7 +140,7 @@ def write_result(
                 target = zarr.open_array(folder, path=name)
                 _copy_columns(matrix, selected, target, plan, progress)
         except BrokenError:
-            verify()  # what could be read before may have been changed meanwhile
+            verify()  # the source may have been changed meanwhile
             raise
         for group, content in groups.items():
             content.to_zarr(folder, group=group, mode="w", **_form(matrix))
@@ -188,16 +172,17 @@ def _form(matrix: Matrix) -> dict[str, Any]:
 
 
 def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
-    """Coordinates along the samples in pieces; text of any kind as variable-length strings."""
-    if matrix.metadata.sample_dim in frame.dims and matrix.metadata.encoded:
-        frame = frame.chunk(
-            {matrix.metadata.sample_dim: COORDINATE_ROWS}
-        )  # before astype would load it
-    text = {}
-    for name, c in frame.coords.items():
-        # Objects of a DataArray may be anything that xarray knows how to store.
-        if c.dtype.kind in ("UTO" if matrix.metadata.encoded else "UT"):
-            text[name] = c.variable.astype(np.dtypes.StringDType()).astype(STRINGS)
+    """Chunk coordinates along the samples; make text of any kind variable-length strings."""
+    dim = matrix.metadata.sample_dim
+    if dim in frame.dims and matrix.metadata.encoded:
+        frame = frame.chunk({dim: COORDINATE_ROWS})  # before astype, which would load it
+    # Objects of a DataArray may be anything that xarray can store.
+    kinds = "UTO" if matrix.metadata.encoded else "UT"
+    text = {
+        name: coordinate.variable.astype(np.dtypes.StringDType()).astype(STRINGS)
+        for name, coordinate in frame.coords.items()
+        if coordinate.dtype.kind in kinds
+    }
     return frame.assign_coords(xr.Coordinates(text, indexes={}))  # an index would be loaded
 
 
@@ -216,7 +201,7 @@ def _copy_coordinates(root: xr.Dataset, folder: Store, source: str) -> None:
 
 @dataclass(frozen=True)
 class _Copy:
-    """What copying the columns needs, on whichever worker."""
+    """A copy of columns, made piece by piece, on whichever worker."""
 
     rows: Rows
     selected: NDArray[np.int64]
@@ -225,7 +210,24 @@ class _Copy:
     dtype: np.dtype[Any]
     block_rows: int
 
-    def region(self, piece: range) -> tuple[slice, slice]:
+    def write(self, piece: range, stopped: Callable[[], bool]) -> int:
+        """Copy the selected columns of some rows; return their checksum."""
+        columns = np.empty((len(piece), len(self.selected)), self.dtype)
+        for a in range(0, len(columns), self.block_rows):
+            if stopped():
+                raise StoppedError
+            part = columns[a : a + self.block_rows]
+            start = piece.start + a
+            part[:] = self.rows.take(start, start + len(part), self.selected)
+        stored = np.ascontiguousarray(columns.T if self.transposed else columns)
+        self.target[self._region(piece)] = stored
+        return zlib.crc32(stored.data)
+
+    def read_back(self, piece: range, stopped: Callable[[], bool]) -> int:
+        """Return the checksum of what the output holds of some rows."""
+        return zlib.crc32(np.ascontiguousarray(self.target[self._region(piece)]).data)
+
+    def _region(self, piece: range) -> tuple[slice, slice]:
         samples, features = slice(piece.start, piece.stop), slice(None)
         return (features, samples) if self.transposed else (samples, features)
 
@@ -238,42 +240,23 @@ def _copy_columns(
     progress: Progress,
 ) -> None:
     """Copy whole chunks of the output, so that no two tasks write one; check what was written."""
-    n = matrix.shape[0]
+    n, dtype = matrix.shape[0], matrix.layout.dtype
     # At least a source chunk at a time, so that none is decoded twice.
     rows = max(plan.output_chunk_rows, min(matrix.layout.chunk_rows, n))
     pieces = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
-    copy = _Copy(
-        matrix.rows,
-        selected,
-        target,
-        matrix.metadata.transposed,
-        matrix.layout.dtype,
-        plan.block_rows,
-    )
+    transposed = matrix.metadata.transposed
+    copy = _Copy(matrix.rows, selected, target, transposed, dtype, plan.block_rows)
     client = active_client() if plan.cluster is not None else None
-    row = len(selected) * matrix.layout.dtype.itemsize
+    run = partial(run_each, threads=plan.threads, client=client, progress=progress)
+    row = len(selected) * dtype.itemsize
     progress(Started("writing", total=n, unit="rows", unit_bytes=row))
-    written = run_each(
-        _copy_piece,
-        copy,
-        pieces,
-        threads=plan.threads,
-        client=client,
-        progress=progress,
-    )
+    written = run(_Copy.write, copy, pieces)
     if client is None:
         return
-    # Machines may see different folders under one name, and the file systems that they share may
-    # lose something: others read what each has written, and nothing may be missing here.
+    # Machines may see different folders under one path, and shared file systems may lose data:
+    # others read what each worker has written, and this process counts the chunks.
     progress(Started("verifying", total=n, unit="rows", unit_bytes=row))
-    found = run_each(
-        _read_back,
-        copy,
-        pieces[::-1],
-        threads=plan.threads,
-        client=client,
-        progress=progress,
-    )
+    found = run(_Copy.read_back, copy, pieces[::-1])
     if found != written or target.nchunks_initialized < target.nchunks:
         wrong = [piece for piece in pieces if found[piece] != written[piece]]
         what = f"Rows {wrong[0].start}..{wrong[0].stop - 1}" if wrong else "Chunks"
@@ -283,22 +266,3 @@ def _copy_columns(
             "All workers and this process must see the output's folder under the same path; "
             "choose such a place for it.",
         )
-
-
-def _copy_piece(copy: _Copy, piece: range, stopped: Callable[[], bool]) -> int:
-    """Copy the selected columns of some rows; their checksum."""
-    columns = np.empty((len(piece), len(copy.selected)), copy.dtype)
-    for a in range(0, len(columns), copy.block_rows):
-        if stopped():
-            raise StoppedError
-        part = columns[a : a + copy.block_rows]
-        start = piece.start + a
-        part[:] = copy.rows.take(start, start + len(part), copy.selected)
-    stored = np.ascontiguousarray(columns.T if copy.transposed else columns)
-    copy.target[copy.region(piece)] = stored
-    return zlib.crc32(stored.data)
-
-
-def _read_back(copy: _Copy, piece: range, stopped: Callable[[], bool]) -> int:
-    """The checksum of what the output holds of some rows."""
-    return zlib.crc32(np.ascontiguousarray(copy.target[copy.region(piece)]).data)
