@@ -1,4 +1,4 @@
-"""What went wrong, as it is told: one message, its remedy, an exit code; or one JSON object."""
+"""Turn an exception into a message with a hint and an exit code, and print it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from kmufs_stream_cli.interrupt import Interrupted
 from kmufs_stream_cli.typed import shell_line
 from kmufs_stream_cli.wording import ARGUMENTS, as_typed
 
-# The base of all usage errors: of click, or of the copy of click inside newer versions of Typer.
+# The base class of usage errors, in click or in the copy of click inside newer Typer.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 RESUME = "--resume"
-FLAGS = ("help", "version")  # no commands
+FLAGS = ("help", "version")  # which some type as commands
 SUGGESTED = ("--k", "--h")
-MEANT = {  # what these are called elsewhere
+MEANT = {  # names that other programs have for our options
     "--clusters": "--k",
     "--n-clusters": "--k",
     "--n-features": "--h",
     "--images": "--png",
     "--output": "--out",
 }
-LONGEST = 500  # letters of a foreign message
+LONGEST = 500  # letters of a message from elsewhere
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Failure:
     message: str
     remedy: str
     exit_code: int
-    kept: tuple[str, ...] = ()  # by a checkpoint: where it is, and how to go on from it
+    kept: tuple[str, ...] = ()  # where a checkpoint is, and how to resume from it
 
 
 def explain(error: BaseException, command: Sequence[str]) -> Failure:
-    """What an exception means to whoever typed the command."""
+    """Explain an exception to whoever typed the command."""
     notes = map(as_typed, getattr(error, "__notes__", []))
     kept = tuple(note for note in notes if RESUME in note)
     return replace(_explain(error, command, resumable=bool(kept)), kept=kept)
@@ -56,7 +56,7 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
         message, remedy = (as_typed(text, *command[1:2]) for text in (error.message, error.remedy))
         return Failure(error.code, message, remedy, error.exit_code)
     if isinstance(error, Interrupted | KeyboardInterrupt | typer.Abort):
-        # What was typed to go on may end before it has looked at what it would go on from.
+        # A resumed run may be interrupted before it finds the checkpoint.
         how = "go on" if resumable or RESUME in command else "start again"
         again = [*command, RESUME] if resumable and RESUME not in command else command
         return Failure(
@@ -85,7 +85,7 @@ def _explain(error: BaseException, command: Sequence[str], *, resumable: bool) -
 
 
 def _usage(error: Exception, command: Sequence[str]) -> Failure:
-    """What the parser does not understand."""
+    """Explain what the parser does not understand."""
     named = [word for word in command[:2] if not word.startswith("-")]
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", " ".join(named))
@@ -93,7 +93,7 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
     option = getattr(getattr(error, "param", None), "opts", [""])[0]
     given = [word for before, word in pairwise(command) if before == option]
     given += [word.partition("=")[2] for word in command if word.startswith(f"{option}=")]
-    if given and isinstance(error, typer.BadParameter):  # all others are texts and flags
+    if given and isinstance(error, typer.BadParameter):  # a number: texts and flags are never bad
         kind = "whole number" if "integer" in message else "number"
         return Failure(
             "usage", f"{option} {given[-1]} is no {kind}.", f"Give one; see {path} --help.", 2
@@ -103,9 +103,9 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
         unknown = str(getattr(error, "option_name", ""))
         known = [option[2:] for parameter in context.command.params for option in parameter.opts]
         message = f"No such option: {unknown}."
-        meant = did_you_mean(MEANT.get(unknown, unknown).lstrip("-"), known)  # dashes are alike
-        remedy = meant.replace("'", "'--", 1) + remedy
-        if named[-1] in ARGUMENTS and MEANT.get(unknown, unknown) == "--out":
+        meant = MEANT.get(unknown, unknown)
+        remedy = did_you_mean(meant.lstrip("-"), known).replace("'", "'--", 1) + remedy
+        if named[-1] in ARGUMENTS and meant == "--out":
             remedy = _out_as_argument(command, unknown)
     elif message.startswith("Missing") and option in SUGGESTED:
         data = next((word for word in command[2:3] if not word.startswith("-")), "DATA")
@@ -122,7 +122,7 @@ def _usage(error: Exception, command: Sequence[str]) -> Failure:
 
 
 def _out_as_argument(command: Sequence[str], option: str) -> str:
-    """How to type OUT, which was given as an option."""
+    """Show how to type OUT, which was given as an option."""
     words = [part for w in command for part in w.split("=", w.startswith(f"{option}="))]
     at = words.index(option)
     out = [*words[at + 1 : at + 2]] or ["OUT"]
@@ -133,7 +133,7 @@ def _out_as_argument(command: Sequence[str], option: str) -> str:
 
 
 def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> None:
-    """Print it: JSON on stdout, or words on stderr; where it came from only with ``debug``."""
+    """Print a failure: JSON on stdout, or text on stderr, with ``debug`` the traceback too."""
     from kmufs_stream_cli.show import escaped
 
     if debug:
@@ -144,7 +144,7 @@ def tell(failure: Failure, error: BaseException, *, json: bool, debug: bool) -> 
         print(jsonlib.dumps({"error": keys}))
         return
     head = "" if failure.exit_code == 130 else "Error: "
-    # What the parser says has lines of its own; elsewhere only a name can hold a break.
+    # Only messages of the parser have lines; in others a break is part of a name.
     message = failure.message if failure.code == "usage" else escaped(failure.message)
     print(f"{head}{message}", file=sys.stderr)
     for line in filter(None, [failure.remedy, *failure.kept]):

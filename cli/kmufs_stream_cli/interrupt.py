@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as one exception in the main thread, raised once."""
+"""Turn SIGINT and SIGTERM into one exception in the main thread, raised once."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import FrameType
 
 
 class Interrupted(BaseException):
-    """The user, or the system, asks to stop. Not an Exception: nothing on the way handles it."""
+    """The user or the system asks to stop. Not an Exception, so that nothing else handles it."""
 
 
 @contextlib.contextmanager
 def raised(*, last: bool = False) -> Iterator[None]:
-    """Within the block a first SIGINT or SIGTERM raises Interrupted; later ones are ignored.
+    """Raise Interrupted in the block for the first SIGINT or SIGTERM; ignore later ones.
 
-    The clean-up that follows is short and must not be cut off itself. A signal that is ignored
-    from outside (nohup) stays ignored. With ``last`` nothing but the end of the process comes
-    after the block: a signal then ends it at once, without Python's traceback.
+    The clean-up that follows is short and must not be interrupted. A signal that is ignored from
+    outside (nohup) stays ignored. With ``last`` the process ends after the block: a signal then
+    ends it at once, without a traceback.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

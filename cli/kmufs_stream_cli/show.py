@@ -1,4 +1,4 @@
-"""Show words, tables and JSON on stdout."""
+"""Show facts and tables on stdout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line under way, as it is kept in what it makes."""
+"""Command lines: the one that runs, as outputs record it, and words as a shell takes them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _words: ContextVar[Sequence[str]] = ContextVar("words", default=())
 
 
 def remember(words: Sequence[str]) -> None:
-    """Note what was typed, the program's name first."""
+    """Keep the words of the command line, the program's name first."""
     _words.set(words)
 
 
 def typed() -> str | None:
-    """The command line, to be typed again, without passwords; None where there is none."""
-    return shell_line(map(_open, _words.get())) or None
+    """Return the command line that runs, without passwords; None from Python."""
+    return shell_line(map(_without_secrets, _words.get())) or None
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """Words as they are typed in a shell: in double quotes where they hold single ones."""
+    """Quote words for a shell: in double quotes if they hold single ones."""
     return " ".join(map(_quoted, words))
 
 
@@ -41,7 +41,7 @@ def _quoted(word: str) -> str:
 
 
 def read_by(command: str) -> dict[str, Any]:
-    """The options by which a kept command line had its data read, to be typed again."""
+    """Find the options in a recorded command line that say how its data are read."""
     words = shlex.split(command)
     words = [part for word in words for part in word.split("=", word.startswith(READING))]
     found: dict[str, Any] = {"fill_missing_chunks": "--fill-missing-chunks" in words}
@@ -51,7 +51,7 @@ def read_by(command: str) -> dict[str, Any]:
     return found
 
 
-def _open(word: str) -> str:
+def _without_secrets(word: str) -> str:
     for secret, stands_in in SECRETS:
         word = secret.sub(stands_in, word)
     return word

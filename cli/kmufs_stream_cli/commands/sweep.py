@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kmufs_stream import Sweep
 
 BAR = 10  # letters of a full one
-ROWS = 40  # of the table on the screen, at most where each k and solver can do with one
+ROWS = 40  # of the table on the screen; of more trials it shows one of each k and solver
 EXPLAINED = (
     "of optimum     sum of the scores, over the most that any h have: not how good",
     "               the clusters are",
@@ -27,8 +27,7 @@ EXPLAINED = (
     "               with h, not k with k, nor solvers. Of k clear clusters the k-th",
     "               component is noise: 100% less 1/k is then all there is",
 )
-# As tests/benchmarks/suggested.py finds.
-RIGHT = {
+RIGHT = {  # as tests/benchmarks/suggested.py finds
     "agree": "mostly right on planted tables, seldom on real ones",
     "differ": "seldom right, on planted tables or on real ones",
     "gap only": "right on half of the planted tables, seldom on real ones",
@@ -87,7 +86,12 @@ def sweep(
     hs = _numbers("--h", grid.h, grid.suggest_h or grid.suggest_k)
     factor, stores = None, table.storage_options()
     if is_factor(data, storage_options=stores):
-        _refuse_cluster(data, resources)
+        if resources.scheduler is not None or resources.workers is not None:
+            raise RequestError(
+                "bad_option",
+                f"{data} is a factor, of which a cluster has nothing to read.",
+                "Leave out --scheduler and --workers.",
+            )
         factor = load_factor(data, storage_options=stores)
     matrix = screen.opened(table, data) if factor is None else factor
     with resources.connected() as used, screen.progress() as progress:
@@ -126,18 +130,9 @@ def sweep(
         again = {"factor": data, "storage_option": table.storage_option}
         again |= read_by(factor.origin.get("command", ""))
         data = factor.origin.get("source", "")
-    in_one_store = factor is None or not factor.added_to
-    there = in_one_store and next_commands.can_be_typed(data)
+    added_to = factor is not None and factor.added_to
+    there = next_commands.can_be_typed(data) and not added_to
     _show_next(found, data, again, grid.csv, there=there)
-
-
-def _refuse_cluster(data: str, resources: options.Reading) -> None:
-    if resources.scheduler is not None or resources.workers is not None:
-        raise RequestError(
-            "bad_option",
-            f"{data} is a factor, of which a cluster has nothing to read.",
-            "Leave out --scheduler and --workers.",
-        )
 
 
 def _numbers(option: str, text: str | None, suggested: bool) -> list[int] | None:
@@ -173,10 +168,8 @@ def _numbers(option: str, text: str | None, suggested: bool) -> list[int] | None
 
 
 def _show_trials(found: Sweep, csv: str | None) -> None:
-    read = f"reads of the data: {found.passes or 'none'}"
-    show.line(
-        f"{counted(len(found.trials), 'selections')} in {found.seconds:.2f} s; {read}.", "bold"
-    )
+    selections, reads = counted(len(found.trials), "selections"), found.passes or "none"
+    show.line(f"{selections} in {found.seconds:.2f} s; reads of the data: {reads}.", "bold")
     show.line()
     columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
     columns += [("|correlation|", True), ("at noise", True), ("explained", True), ("", False)]
@@ -243,17 +236,9 @@ def _suggested_h(found: Sweep) -> list[str]:
 
 
 def _show_next(
-    found: Sweep,
-    data: str,
-    more: dict[str, object],
-    csv: str | None,
-    *,
-    there: bool,
+    found: Sweep, data: str, more: dict[str, object], csv: str | None, *, there: bool
 ) -> None:
-    """Show how to write one of the trials from data that may be ``there`` still.
-
-    ``more`` are options for the data.
-    """
+    """Show how to write a trial from data, if they are ``there`` still, with ``more`` options."""
     proposal = found.proposal
     assert proposal is not None
     reasons = "; ".join(proposal.why)
