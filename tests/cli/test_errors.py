@@ -649,7 +649,7 @@ def test_an_output_that_ends_with_the_process(cli: Cli, words: str) -> None:
     ("words", "said"),
     [
         ("select none.h5ad --k 2 --h 2", "or an AnnData file (.h5ad)"),
-        ("select text.h5ad --k 2 --h 2", "it is not HDF5. Fetch it again"),
+        ("select text.h5ad --k 2 --h 2", "but is not HDF5. Fetch it again"),
         ("select other.h5ad --k 2 --h 2", "Write one with anndata (write_h5ad)"),
         ("report a.zarr --png a.jpg", "say --png a.png, or name a folder"),
         ("plan s3://b/x --k 2 --h 2 --storage-option headers=abc", "storage options headers: Typ"),
