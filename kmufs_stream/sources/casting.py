@@ -27,10 +27,10 @@ def parse_dtype(text: str) -> np.dtype[Any]:
     return np.dtype(text)
 
 
-def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str) -> NDArray[Any]:
+def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, hint: str) -> NDArray[Any]:
     """Convert values to another dtype; only to floating point they may be rounded.
 
-    Raises RequestError, with the given remedy, for a value that is out of range or not an integer.
+    Raises RequestError, with the given hint, for a value that is out of range or not an integer.
     """
     if np.can_cast(values.dtype, dtype, "safe"):
         return values.astype(dtype, copy=False)
@@ -41,13 +41,13 @@ def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str) -
         value = values[lost][0]
         what = "a missing value" if np.isnan(value) else repr(value.item())
         raise RequestError(
-            "does_not_fit_dtype", f"{source} holds {what}, which {dtype} cannot.", remedy
+            "does_not_fit_dtype", f"{source} holds {what}, which {dtype} cannot.", hint
         )
     return made
 
 
 def cast_exactly(
-    values: NDArray[Any], dtype: np.dtype[Any], source: str, remedy: str
+    values: NDArray[Any], dtype: np.dtype[Any], source: str, hint: str
 ) -> NDArray[Any]:
     """Convert values as :func:`cast` does, but refuse integers that floats would round."""
     if values.dtype.kind in "iu" and dtype.kind == "f":
@@ -56,21 +56,19 @@ def cast_exactly(
             raise RequestError(
                 "does_not_fit_dtype",
                 f"{source} holds {values[large][0]}, which {dtype} would round.",
-                remedy,
+                hint,
             )
-    return cast(values, dtype, source, remedy)
+    return cast(values, dtype, source, hint)
 
 
-def read_as(matrix: Matrix, dtype: np.dtype[Any], remedy: str) -> Matrix:
+def read_as(matrix: Matrix, dtype: np.dtype[Any], hint: str) -> Matrix:
     """Return the matrix with its values converted by :func:`cast` when read."""
     if matrix.dtype == dtype:
         return matrix
-    change = partial(_cast_block, dtype=dtype, source=matrix.source, remedy=remedy)
+    change = partial(_cast_block, dtype=dtype, source=matrix.source, hint=hint)
     rows = ChangedRows(matrix.rows, change)
     return replace(matrix, rows=rows, dtype=dtype, layout=replace(matrix.layout, copied=True))
 
 
-def _cast_block(
-    block: Block, start: int, *, dtype: np.dtype[Any], source: str, remedy: str
-) -> Block:
-    return with_values(block, lambda values: cast(values, dtype, source, remedy))
+def _cast_block(block: Block, start: int, *, dtype: np.dtype[Any], source: str, hint: str) -> Block:
+    return with_values(block, lambda values: cast(values, dtype, source, hint))
