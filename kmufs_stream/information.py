@@ -1,4 +1,4 @@
-"""Tell what something that this tool wrote says of itself: metadata, first and last times."""
+"""Show how something that this tool wrote was made: its metadata, and first and last times."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ SHAPE = ("samples", "features", "k", "h")
 
 
 def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a selection, a factor, an applied selection or a checkpoint says of itself.
+    """Return what a selection, a factor, an applied selection or a checkpoint says of itself.
 
     Parameters
     ----------
     path : path, address or Zarr store
-        Where it is.
+        Where it is stored.
     storage_options : mapping, optional
-        For fsspec, where ``path`` is an address.
+        Options of fsspec for an address.
 
     Returns
     -------
@@ -69,11 +69,11 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     Raises
     ------
     RequestError
-        Nothing is there, or anything else.
+        Nothing is there, or nothing that this tool wrote.
 
     Notes
     -----
-    Metadata are read, and of times the first and the last. O(number of arrays and files).
+    Reads metadata, and the first and last of times. O(number of arrays and files).
     """
     place = place_of(path, storage_options)
     check_exists(place, "Look for a slip in the path.")
@@ -134,7 +134,7 @@ def _stored_bytes(place: Place) -> int:
 
 
 def _arrays(place: Place) -> dict[str, Any]:
-    """Shape and dtype of each array of a Zarr group, and the first and last of times."""
+    """Return shape and dtype of each array of a Zarr group, and the first and last of times."""
     try:
         members = zarr.open_group(zarr_root(place), mode="r").members(max_depth=None)
     except Exception as error:
@@ -151,14 +151,13 @@ def _arrays(place: Place) -> dict[str, Any]:
 
 
 def _times(array: zarr.Array[Any]) -> dict[str, Any]:
-    """The first and the last of times, or spans of time, that are stored as numbers."""
-    if array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
-        return {}
-    if "units" not in array.attrs:
+    """Return the first and last of times, or time spans, that are stored as numbers."""
+    numbers = array.dtype.kind in "iuf" and array.ndim == 1 and array.size
+    if not numbers or "units" not in array.attrs:
         return {}
     try:
         ends = np.array([array[0], array[-1]])
-    except Exception:  # what else the store says can be told all the same
+    except Exception:  # the rest can be shown all the same
         return {}
     values = decoded_values(xr.Variable("ends", ends, dict(array.attrs)))
     if values.dtype.kind not in "mMO":
@@ -167,7 +166,7 @@ def _times(array: zarr.Array[Any]) -> dict[str, Any]:
 
 
 def _of_checkpoint(place: Any, attributes: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint belongs to, and how far its run came."""
+    """Return what a checkpoint belongs to, and how far its run came."""
     said = dict(attributes)
     about = dict(said.pop(checkpoint.ABOUT, {}))
     said["fingerprint"] = {name: said.pop(name) for name in DIGESTS if name in said}
@@ -176,7 +175,7 @@ def _of_checkpoint(place: Any, attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reads(folder: Path | UPath, partitions: int) -> dict[str, Any]:
-    """How many reads of the data are kept whole, and which share of the next."""
+    """Count the reads of the data that are kept whole, and the share of the next."""
     shares = []
     for states in folder.glob("pass-*"):
         found = [path.stem.split("-") for path in states.glob("*.state")]

@@ -177,7 +177,7 @@ def test_what_a_thing_is_is_told_where_another_was_asked_for(data: Path, tmp_pat
         ("t.csv", "a file of another format", "convert"),
         ("t.txt", "nothing that kmufs-stream reads", "slip"),
         ("f.zarr", "a factor, which decompose wrote", "sweep"),
-        ("a.zarr", "what apply wrote", str(tmp_path / "r.zarr")),
+        ("a.zarr", "an applied selection, which apply wrote", str(tmp_path / "r.zarr")),
     ):
         with pytest.raises(RequestError) as error:
             evaluate(tmp_path / name) if name != "a.zarr" else apply(

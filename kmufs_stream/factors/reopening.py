@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kmufs_stream.errors import RequestError
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.store import load_factor
 from kmufs_stream.sources import Matrix, open_matrix
@@ -20,7 +20,7 @@ WHICH = ("variable", "features_from_variables")
 DIMS = ("sample_dims", "feature_dims")
 TOGETHER = (WHICH, ("group",), ("layer", "raw"), DIMS, ("feature_labels",))
 UNNAMED = "data"  # what arrays without a name are called
-LACKING = (  # codes of what these data have not, and others had
+LACKING = (  # codes of errors for what these data lack and others had
     "bad_option",
     "no_table",
     "not_2d",
@@ -119,12 +119,11 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
 
 
 def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
-    """The data that a factor was made of, as they were then: transformed, and what took part.
+    """Apply the factor's transforms, condition and choice of features to the data it was made of.
 
-    What was said of these when they were opened is left as it is; whether it is what the factor
-    was made with is for :func:`kmufs_stream.factors.identity.check_belongs`.
-
-    Raises RequestError where their samples cannot be told by the condition of the factor's.
+    Those with which the data were opened are kept; whether they are the factor's is checked by
+    :func:`kmufs_stream.factors.identity.check_belongs`. Raises RequestError if the condition of the
+    factor's samples cannot be applied to the data.
     """
     if not matrix.transforms:
         matrix = transformed(matrix, factor.transforms)
@@ -134,7 +133,11 @@ def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
         except RequestError as error:
             raise RequestError(
                 "wrong_factor",
-                f"The factor was made of the samples that meet {factor.where!r}: {error.message}",
+                Text(
+                    "The factor was made of the samples that meet {!r}: {}",
+                    factor.where,
+                    error.message,
+                ),
                 "Give the data that it was made of, with their coordinates.",
             ) from error
     asked, p = factor.features.asked, len(factor.features.mean)
@@ -146,7 +149,7 @@ def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
 def _located(
     made: Factor | PlaceLike | None, storage_options: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What something that was made says of where the table was. Raises where it is not there."""
+    """Read where the table was; raises RequestError if nothing is stored at ``made``."""
     if made is None:
         return {}
     if isinstance(made, Factor):
@@ -156,5 +159,5 @@ def _located(
         check_exists(place, "Make it with kmufs-stream select, or kmufs-stream decompose.")
         found = identify(place)
         said = {} if found is None else json.loads(found.attributes.get("located", "{}"))
-    # Whoever wrote it has no say in what else is opened, or with which storage options.
+    # A store must not choose what else is opened, nor with which storage options.
     return {name: said[name] for names in TOGETHER for name in names if name in said}

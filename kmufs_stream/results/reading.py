@@ -48,7 +48,7 @@ class StoredSelection:
 
     @property
     def applied(self) -> bool:
-        """Whether it is what apply wrote, which knows nothing of the features left out."""
+        """Whether apply wrote it, which knows nothing of the features left out."""
         return self.written.format == APPLICATION
 
     @property
@@ -100,13 +100,13 @@ class StoredSelection:
 
     @cached_property
     def every_label(self) -> NDArray[Any] | None:
-        """(p,) names of all features; None where the source has none."""
+        """(p,) names of all features; None if the source has none."""
         dim = str(self.every["score"].dims[0])
         return self.every[dim].values if dim in self.every.coords else None
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:
-        """(h,) names of the selected features; None where the source has none."""
+        """(h,) names of the selected features; None if the source has none."""
         if not self.applied and self.every_label is not None:
             return self.every_label[self.selected]
         return None if self.matrix is None else self.matrix.labels
@@ -120,7 +120,7 @@ class StoredSelection:
 
     @cached_property
     def matrix(self) -> Matrix | None:
-        """The selected columns as they are stored, (n, h); None where it holds no data."""
+        """The selected columns as they are stored, (n, h); None if it holds no data."""
         data = list(self.root.data_vars)
         if not data:
             return None
@@ -133,9 +133,9 @@ class StoredSelection:
         )
 
     def as_selected(self, whole: Matrix) -> Matrix:
-        """The table that this was selected from, as it was then: transformed, without some rows.
+        """Transform the table that this was selected from, and keep the samples that took part.
 
-        Raises RequestError for one that it cannot have been selected from.
+        Raises RequestError for a table that it cannot have been selected from.
         """
         if not whole.transforms:
             whole = transformed(whole, self.transforms)
@@ -157,7 +157,7 @@ class StoredSelection:
         return whole
 
     def _samples_of(self, whole: Matrix) -> Matrix:
-        """The samples that meet the selection's own condition, which nobody has typed here."""
+        """Keep the samples that meet the condition recorded in the selection."""
         try:
             return samples_meeting(whole, self.where)
         except RequestError as error:
@@ -177,9 +177,9 @@ class StoredSelection:
             ) from error
 
     def columns(self, whole: Matrix | None) -> Matrix:
-        """The selected columns, from the selection itself or else from what it was made from.
+        """Return the selected columns, from the selection itself or else from the whole table.
 
-        Raises RequestError where neither is there, or does.
+        Raises RequestError if neither has them.
         """
         own = self._own_columns()
         if own is not None:
@@ -200,7 +200,7 @@ class StoredSelection:
         return restricted(whole, self.selected)
 
     def _own_columns(self) -> Matrix | None:
-        """The selected columns as they were selected, where the selection itself tells."""
+        """Return the columns that the selection holds, transformed; None if it cannot tell."""
         if self.matrix is None or by_row(self.transforms):
             return None
         return transformed(self.matrix, self.transforms)

@@ -55,39 +55,43 @@ FIRST_LINE = 10_000  # letters
 
 
 class Format(NamedTuple):
-    """How messages speak of a format: its noun, the thing, its command, and how to make it anew."""
+    """How messages speak of a format."""
 
-    noun: str
+    noun: str  # in codes of errors
     thing: str
-    command: str
-    anew: str
+    writer: str  # the command that writes it
+    anew: str  # how to write it again
 
 
 FORMATS = {
     FACTOR: Format("factor", "a factor", "decompose", "Decompose again"),
     SELECTION: Format("selection", "a selection", "select", "Select again"),
     APPLICATION: Format("selection", "an applied selection", "apply", "Apply the selection again"),
+    CHECKPOINT: Format("checkpoint", "a checkpoint", "an interrupted run", "Start again"),
+    SWEEP: Format("sweep", "a table of trials", "sweep", "Sweep again"),
 }
+USES = {
+    FACTOR: ("sweep", "chooses features by it"),
+    SELECTION: ("info", "tells how it was made"),
+    APPLICATION: ("evaluate", "judges it"),
+    CHECKPOINT: ("info", "tells which run it belongs to"),
+    SWEEP: ("report", "shows them"),
+}
+"""A command that takes it, and what it does."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """Something that this tool wrote.
-
-    Attributes
-    ----------
-    format : one of ``FORMAT_VERSIONS``, or ``SWEEP``.
-    attributes : what it says of itself.
-    """
+    """Something that this tool wrote."""
 
     place: Place
-    format: str
-    attributes: dict[str, Any]
+    format: str  # a key of FORMATS
+    attributes: dict[str, Any]  # what it says of itself
 
     def read(self, group: str | None = None, *, load: bool = False) -> xr.Dataset:
-        """Open its root or a group, without indexes, which would load all labels; load it all.
+        """Open its root or a group, and load it all if asked to.
 
-        Raises RequestError where xarray cannot open it.
+        No index is made, as it would load all labels. Raises RequestError if xarray cannot open it.
         """
         try:
             found = open_decoded(
@@ -95,11 +99,11 @@ class Written:
             )
             return found.load() if load else found
         except Exception as error:
-            noun, thing, command, _ = FORMATS[self.format]
+            noun, thing, writer, _ = FORMATS[self.format]
             raise RequestError(
                 f"not_a_{noun}",
                 f"{name_of(self.place)} cannot be read as {thing}: {type(error).__name__}: {error}",
-                f"Make it with kmufs-stream {command}.",
+                f"Make it with kmufs-stream {writer}.",
             ) from error
 
 
@@ -144,17 +148,17 @@ def is_factor(where: PlaceLike, *, storage_options: Mapping[str, Any] | None = N
 def open_written(place: Place, *formats: str) -> Written:
     """Open what this tool wrote in one of some formats.
 
-    Raises RequestError where nothing is there, or anything else, or another version wrote it.
+    Raises RequestError if nothing is there, or anything else, or another version of the format.
     """
     wanted = FORMATS[formats[0]]
-    check_exists(place, f"Make it with kmufs-stream {wanted.command}.")
+    check_exists(place, f"Make it with kmufs-stream {wanted.writer}.")
     found = identify(place)
     if found is None or found.format not in formats:
         what, hint = describe(place, found)
         raise RequestError(
             f"not_a_{wanted.noun}",
             f"{name_of(place)} is not {wanted.thing}: it is {what}.",
-            f"Give what kmufs-stream {wanted.command} wrote. {hint}",
+            f"Give what kmufs-stream {wanted.writer} wrote. {hint}",
         )
     version, reads = found.attributes.get("format_version"), FORMAT_VERSIONS[found.format]
     if version != reads:
@@ -169,40 +173,29 @@ def open_written(place: Place, *formats: str) -> Written:
 
 
 def describe(place: Place, found: Written | None) -> tuple[str, str]:
-    """Return what is at a place, to follow "it is", and a hint what to do with it.
+    """Return what is stored at a place, to follow "it is", and a hint how to use it.
 
-    Of data only metadata are read; nothing is raised.
+    Reads only metadata of data; raises nothing.
     """
     if found is not None:
-        return _describe_ours(found)
+        said, known = found.attributes, FORMATS[found.format]
+        hint = _command(place, *USES[found.format])
+        if found.format == FACTOR:
+            hint = _command(place, *USES[FACTOR], "--k", str(said.get("k")), "--suggest-h")
+        if found.format == APPLICATION:
+            hint = f"The selection that it took is {said.get('selection')}. {hint}"
+        return f"{known.thing}, which {known.writer} wrote", hint
     if _zarr_attributes(place) is not None or (is_hdf5(place) and place.suffix == ".h5ad"):
-        shown = _command("plan", place, "shows what would be read of it", "--k", "10", "--h", "10")
-        return "data to select from", shown
+        does = "shows what would be read of it"
+        return "data to select from", _command(place, "plan", does, "--k", "10", "--h", "10")
     if isinstance(place, Path | UPath) and (place / CHECKPOINT_FILE).is_file():
         return "a damaged checkpoint", "Remove it, and start again."
     kind = kind_of(str(place)) if isinstance(place, Path) else None
     if isinstance(place, Path) and place.is_dir() and (kind is None or is_mixed(str(place))):
         return "a folder, and no store", said_inside(place)
     if kind is not None:
-        return "a file of another format", _command("convert", place, "makes data of it")
+        return "a file of another format", _command(place, "convert", "makes data of it")
     return "nothing that kmufs-stream reads", "Look for a slip in the path."
-
-
-def _describe_ours(found: Written) -> tuple[str, str]:
-    place, said = found.place, found.attributes
-    if found.format == SELECTION:
-        hint = _command("info", place, "tells how it was made")
-        return "a selection, which select wrote", hint
-    if found.format == FACTOR:
-        k, does = str(said.get("k")), "chooses features by it"
-        hint = _command("sweep", place, does, "--k", k, "--suggest-h")
-        return "a factor, which decompose wrote", hint
-    if found.format == APPLICATION:
-        hint = _command("evaluate", place, "judges it")
-        return "what apply wrote", f"The selection that it took is {said.get('selection')}. {hint}"
-    if found.format == CHECKPOINT:
-        return "a checkpoint", _command("info", place, "tells which run it belongs to")
-    return "trials, which sweep wrote", _command("report", place, "shows them")
 
 
 def read_trials(path: Path) -> pd.DataFrame:
@@ -229,7 +222,7 @@ def read_trials(path: Path) -> pd.DataFrame:
 
 
 def _zarr_attributes(place: Place) -> dict[str, Any] | None:
-    """The attributes of a Zarr group or array; None for anything else, or damaged metadata."""
+    """Read the attributes of a Zarr group or array; None for anything else, or damaged metadata."""
     try:
         return dict(zarr.open(zarr_root(place), mode="r").attrs)
     except Exception:  # whatever it is, it is no Zarr store
@@ -237,7 +230,7 @@ def _zarr_attributes(place: Place) -> dict[str, Any] | None:
 
 
 def _checkpoint(folder: Path | UPath) -> Written | None:
-    """The checkpoint in a folder; None where its file is damaged."""
+    """Read the checkpoint in a folder; None if its file is damaged."""
     try:
         said = dict(json.loads((folder / CHECKPOINT_FILE).read_bytes()))
         kind, _, version = said["format"].partition(" ")
@@ -248,7 +241,7 @@ def _checkpoint(folder: Path | UPath) -> Written | None:
 
 
 def _is_sweep(path: Path) -> bool:
-    """Whether the first line is that of what ``sweep --csv`` writes or ``--json`` prints."""
+    """Whether ``sweep --csv`` wrote a file, or ``sweep --json`` printed it, by its first line."""
     try:
         with path.open(encoding="utf-8") as file:
             first = file.readline(FIRST_LINE)
@@ -258,8 +251,8 @@ def _is_sweep(path: Path) -> bool:
     return first.startswith('{"trials":') or SWEEP_DTYPES.keys() <= columns
 
 
-def _command(command: str, place: Place, does: str, *more: str) -> str:
-    """A sentence that begins with the command, or with Python's function for a store in memory."""
+def _command(place: Place, command: str, does: str, *more: str) -> str:
+    """Say what a command does; for a store in memory, what the function in Python does."""
     if isinstance(place, Store):
         return f"kmufs_stream.{FUNCTIONS.get(command, command)} {does}."
     return f"{shlex.join(['kmufs-stream', command, name_of(place), *more])} {does}."
