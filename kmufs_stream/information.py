@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,25 +24,10 @@ from kmufs_stream.streaming import checkpoint
 from kmufs_stream.streaming.tree import Node, Tree
 
 SELF = ("format", "format_version", "version", "command", "created", "source", "fingerprint")
-OUTCOME = (
-    "objective",
-    "optimum",
-    "solver_objective",
-    "iterations",
-    "converged",
-    "at_noise",
-    "beyond_noise",
-    "near_copies",
-    "ambiguous",
-    "kept",
-    "passes",
-    "settled",
-    "score_error",
-    "last_change",
-    "samples_dropped",
-    "missing_values",
-    "reads_kept",
-    "of_next_read",
+OUTCOME = re.compile(
+    "objective|optimum|solver_objective|iterations|converged|at_noise|beyond_noise|near_copies|"
+    "ambiguous|kept|passes|settled|score_error|last_change|samples_dropped|missing_values|"
+    "reads_kept|of_next_read|excluded.*"
 )
 DIGESTS = ("data labels", "data asked", "data values", "data chunks", checkpoint.OTHERS)
 SHAPE = ("samples", "features", "k", "h")
@@ -90,11 +76,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     said = _of_checkpoint(place, found.attributes) if unfinished else found.attributes
     arrays = {} if unfinished else _arrays(place)
     rest = {name: value for name, value in said.items() if name not in (*SELF, *SHAPE, "checksum")}
-    outcome = {
-        name: rest.pop(name)
-        for name in list(rest)
-        if name in OUTCOME or name.startswith("excluded")
-    }
+    outcome = {name: rest.pop(name) for name in [*rest] if OUTCOME.fullmatch(name)}
     for name in TRUTHS & outcome.keys():
         outcome[name] = bool(outcome[name])
     shape = {name: said[name] for name in SHAPE if name in said}

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.errors import RequestError, Text, listed
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.store import load_factor
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.samples import samples_meeting
+from kmufs_stream.sources.samples import samples_meeting, unknown_names
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.written import identify
 from kmufs_stream.storage.places import Place, PlaceLike, check_exists, place_of
@@ -122,28 +122,36 @@ def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
     """Apply the factor's transforms, condition and choice of features to the data it was made of.
 
     Those with which the data were opened are kept; whether they are the factor's is checked by
-    :func:`kmufs_stream.factors.identity.check_belongs`. Raises RequestError if the condition of the
-    factor's samples cannot be applied to the data.
+    :func:`kmufs_stream.factors.identity.check_belongs`. Raises RequestError as :func:`as_made`.
     """
-    if not matrix.transforms:
-        matrix = transformed(matrix, factor.transforms)
-    if factor.where and not matrix.provenance.where:
-        try:
-            matrix = samples_meeting(matrix, factor.where)
-        except RequestError as error:
-            raise RequestError(
-                "wrong_factor",
-                Text(
-                    "The factor was made of the samples that meet {!r}: {}",
-                    factor.where,
-                    error.message,
-                ),
-                "Give the data that it was made of, with their coordinates.",
-            ) from error
+    matrix = as_made(matrix, factor.transforms, factor.where, "wrong_factor", "The factor")
     asked, p = factor.features.asked, len(factor.features.mean)
     if matrix.asked is None and len(asked) < p == matrix.shape[1]:
         matrix = replace(matrix, asked=asked)
     return matrix
+
+
+def as_made(
+    matrix: Matrix, transforms: tuple[str, ...], where: str, code: str, whose: str
+) -> Matrix:
+    """Apply recorded transforms and a recorded condition, unless the data were opened with others.
+
+    Raises RequestError if the data lack what the condition is about.
+    """
+    if not matrix.transforms:
+        matrix = transformed(matrix, transforms)
+    if not where or matrix.provenance.where:
+        return matrix
+    try:
+        return samples_meeting(matrix, where)
+    except RequestError as error:
+        lost = unknown_names(matrix, where)
+        why = f"{matrix.source} has no coordinate {listed(lost)}." if lost else error.message
+        raise RequestError(
+            code,
+            Text("{} was made of the samples that meet {!r}: {}", whose, where, why),
+            "Give the data that it was made of, with their coordinates.",
+        ) from error
 
 
 def _located(

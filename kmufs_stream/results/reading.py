@@ -11,12 +11,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, Text, listed
+from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.factors.reopening import as_made
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.layout import dense
 from kmufs_stream.sources.matching import ReorderedRows
 from kmufs_stream.sources.names import plain
-from kmufs_stream.sources.samples import keep_samples, samples_meeting, unknown_names
+from kmufs_stream.sources.samples import keep_samples
 from kmufs_stream.sources.transforms import by_row, transformed
 from kmufs_stream.sources.written import Written, open_written
 from kmufs_stream.storage.places import Place, name_of
@@ -137,9 +138,7 @@ class StoredSelection:
 
         Raises RequestError for a table that it cannot have been selected from.
         """
-        if not whole.transforms:
-            whole = transformed(whole, self.transforms)
-        elif whole.transforms != self.transforms:
+        if whole.transforms and whole.transforms != self.transforms:
             raise RequestError(
                 "wrong_data",
                 f"{self.source} was made with the transforms: "
@@ -147,34 +146,13 @@ class StoredSelection:
                 f"{', '.join(whole.transforms)}.",
                 "Open it without: those of the selection are applied.",
             )
-        if self.where and not whole.provenance.where:
-            whole = self._samples_of(whole)
+        whole = as_made(whole, self.transforms, self.where, "wrong_data", self.source)
         if whole.shape[0] != self.samples + len(self.dropped):
             raise self._other_than(whole, f"that has {whole.shape[0]} samples, not as many")
         if len(self.dropped):
             whole = keep_samples(whole, np.delete(np.arange(whole.shape[0]), self.dropped))
         self._check_made_from(whole)
         return whole
-
-    def _samples_of(self, whole: Matrix) -> Matrix:
-        """Keep the samples that meet the condition recorded in the selection."""
-        try:
-            return samples_meeting(whole, self.where)
-        except RequestError as error:
-            lost = unknown_names(whole, self.where)
-            why = f"it has no coordinate {listed(lost)}." if lost else error.message
-            raise RequestError(
-                "wrong_data",
-                Text(
-                    "{} was made of the samples that meet its own condition, {!r}, and those of {} "
-                    "cannot be told by it: {}",
-                    self.source,
-                    self.where,
-                    whole.source,
-                    why,
-                ),
-                Text("Give the table that it was made from as {data}, with its coordinates."),
-            ) from error
 
     def columns(self, whole: Matrix | None) -> Matrix:
         """Return the selected columns, from the selection itself or else from the whole table.
