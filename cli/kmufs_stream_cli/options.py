@@ -99,30 +99,28 @@ class Store(Group):
     """Where in DATA the table is, and how it is read."""
 
     variable: str | None = in_store(
-        None, "The variable that is the table; needed where the store holds several.", "NAME"
+        None, "The variable that is the table; needed if the store holds several.", "NAME"
     )
     group: str | None = in_store(None, "Group of the store to look in.", "PATH")
     sample_dims: str | None = in_store(
         None,
-        "Dimensions that hold the samples, such as time; stacked where several. Of two "
-        "dimensions the first by default.",
+        "Dimensions of the samples, such as time; several are stacked. The first of two by "
+        "default.",
         "NAME,...",
     )
     feature_dims: str | None = in_store(
-        None,
-        "Dimensions that hold the features; those not in --sample-dims by default.",
-        "NAME,...",
+        None, "Dimensions of the features; those not in --sample-dims by default.", "NAME,..."
     )
     features_from_variables: bool = in_store(
-        False, "Every variable of the dataset, along the same dimensions, is a feature."
+        False, "Each variable of the dataset is a feature; all have the same dimensions."
     )
-    layer: str | None = in_store(None, "AnnData: a layer, instead of X.", "NAME")
-    raw: bool = in_store(False, "AnnData: the X of raw, instead of X.")
+    layer: str | None = in_store(None, "AnnData: this layer instead of X.", "NAME")
+    raw: bool = in_store(False, "AnnData: the X of raw instead of X.")
     feature_labels: str | None = in_store(
         None, "Coordinate, or column of an AnnData's var, that names the features.", "NAME"
     )
     fill_missing_chunks: bool = in_store(
-        False, "Read chunks that the store does not hold as its fill value, instead of failing."
+        False, "Read chunks that the store lacks as its fill value, instead of failing."
     )
     retries: int = in_store(5, "How often a chunk is read again after an error.", "N")
     storage_option: list[str] | None = storage_option()
@@ -164,12 +162,12 @@ class Store(Group):
 
 @dataclass(frozen=True)
 class Table(Store):
-    """The same, and which part of the table takes part, with which values."""
+    """The same, and what of the table takes part."""
 
     transform: list[str] | None = in_store(
         None,
         "Applied to values as they are read: log(1 + x), or each row scaled to sum to TOTAL "
-        "(10000). Give it again for several, in the order of application.",
+        "(10000). May be repeated; applied in the order given.",
         "log1p|normalise-rows[:TOTAL]",
     )
     features: list[str] | None = in_part(
@@ -192,7 +190,7 @@ class Table(Store):
     )
     min_nonzero: float = in_part(
         0.0,
-        "Leave out features that are not 0 in fewer than this share of the samples, 0 to 1.",
+        "Leave out features that are nonzero in a smaller share of the samples, 0 to 1.",
         "FRACTION",
     )
 
@@ -242,16 +240,15 @@ class Choosing(Group):
 
     factor: str | None = in_factor(
         None,
-        "Factor of these data, from decompose, for which they are not read again; they are "
+        "Factor of these data, from decompose: they are not read to compute it again, and are "
         "opened with the options recorded in it.",
         "PATH",
     )
     solver: SolverName = in_solver(
         "admm",
         "admm: the paper's algorithm. consensus: best aligned with an ensemble of clusterings; "
-        "best at finding known classes, of which it sees nothing. css: spans the leading "
-        "components. exact: the optimum of the paper's model. joint: the paper's problem before "
-        "its relaxation.",
+        "finds known classes best, without seeing them. css: spans the leading components. exact: "
+        "the optimum of the paper's model. joint: the paper's problem before its relaxation.",
         choices=SOLVERS,
     )
     selection_only: bool = in_output(False, "Write indices, scores and diagnostics, but no data.")
@@ -330,8 +327,7 @@ class Reading(Cluster):
 
     precision: PrecisionName = in_resources(
         "auto",
-        "Precision of products of blocks; auto: float32 where it holds the data's values, else "
-        "float64.",
+        "Precision of block products; auto: float32 if it holds the data's values, else float64.",
         choices=get_args(PrecisionName),
     )
 
@@ -342,13 +338,13 @@ class LongReading(Reading):
 
     checkpoint: str | None = in_resources(
         None,
-        "Keep what has been read there until the run has ended; OUT.checkpoint by default where "
-        "more than 50 GB are to be read.",
+        "Where to keep what has been read, until the run ends; OUT.checkpoint by default if more "
+        "than 50 GB are to be read.",
         "PATH",
         callback=lasting,
     )
     resume: bool = in_resources(
-        False, "Go on from the checkpoint, where there is one; else start anew, and say so."
+        False, "Go on from the checkpoint if there is one; else start anew, and say so."
     )
 
 
@@ -371,9 +367,9 @@ class Showing(Printing):
     """The same, and what is shown meanwhile."""
 
     log: bool = in_output(
-        False, "Plain lines on stderr every so often, instead of the live display: for files."
+        False, "Plain lines on stderr from time to time instead of the live display: for files."
     )
-    quiet: bool = in_output(False, "Nothing on stderr, unless something fails.", short=["-q"])
+    quiet: bool = in_output(False, "Nothing on stderr unless something fails.", short=["-q"])
 
     def progress(self) -> AbstractContextManager[Progress]:
         from kmufs_stream_cli.progress import shown

@@ -22,6 +22,8 @@ COMPARED = {  # measures of a row of a table, and how they are written
     "cost ratio": ("cost_ratio", "{:.4f}"),
     "|correlation|": ("mean_correlation", "{:.4f}"),
 }
+ACCURACY = "of the samples are in the cluster that is matched with their class"
+NMI = "0 if the clusters tell nothing of the classes, 1 if they are the same"
 COST_RATIO = "of K-means on the chosen features, counted on all; 1 = as good as K-means on all"
 
 kmeans = section("K-means")
@@ -137,7 +139,10 @@ def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
         rows.append(row)
     show.table([*columns, ("result", False)], rows)
     show.line()
-    if "accuracy" not in shown:
+    if "accuracy" in shown:
+        show.line(f"  accuracy: share {ACCURACY}")
+        show.line(f"  NMI: {NMI}")
+    else:
         whole = "" if "cost ratio" in shown else "; --data DATA with K-means on all features"
         show.line(f"  --labels VAR compares with known classes{whole}")
     if "cost ratio" in shown:
@@ -207,9 +212,9 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
     rows = []
     if summary["accuracy"] is not None:
         rows += [
-            ("accuracy", f"{summary['accuracy']:.2%} under the best matching"),
-            ("NMI", f"{summary['nmi']:.4f}"),
-            ("ARI", f"{summary['ari']:.4f}"),
+            ("accuracy", f"{summary['accuracy']:.2%} {ACCURACY}"),
+            ("NMI", f"{summary['nmi']:.4f}: {NMI}"),
+            ("ARI", f"{summary['ari']:.4f}: 0 as by chance, 1 if they are the same"),
         ]
     rows += [
         ("cost ratio", _cost_ratio(found, summary)),
@@ -248,8 +253,8 @@ def _cost_ratio(found: Evaluation, summary: dict[str, Any]) -> str:
 
 def _ending(summary: dict[str, Any]) -> str:
     how = {"scikit-learn": "in memory", "lloyd": "by full Lloyd steps, a read each"}
-    came = "came to rest" if summary["converged"] else "was STILL MOVING"
+    converged = "converged" if summary["converged"] else "NOT CONVERGED"
     return (
-        f"best of {summary['starts']:,} starts, {how[summary['method']]}; it {came} after "
+        f"best of {summary['starts']:,} starts, {how[summary['method']]}; {converged} after "
         f"{summary['iterations']:,} iterations"
     )
