@@ -56,7 +56,7 @@ def plan(
     if screen.printed({**_about(matrix, transforms), **asked, **made.summary()}):
         return
     show.line(f"{matrix.source}: {matrix.metadata.name}", "bold")
-    told = [("missing", MISSING[missing])] if matrix.dtype.kind == "f" else []
+    told = [("missing", MISSING[missing])] if made.table.dtype.kind == "f" else []
     told += [("note", as_typed(note)) for note in made.notes]
     show.facts([*plan_facts(matrix, made, transforms), *told])
     show.line()
