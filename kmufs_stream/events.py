@@ -1,7 +1,7 @@
-"""What a long run tells whoever watches it: events, handed to one function as they happen.
+"""Events of a run, passed to one function as they happen.
 
-Any function of one event will do (``select(..., progress=print)``). Events come from the thread
-that called; they change no result, and an exception that the function raises ends the run.
+Any function of one event will do (``select(..., progress=print)``). It is called in the thread that
+called the library; an exception that it raises ends the run. Events never change a result.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Planned:
-    """An event: a plan is made, and this is what the run may take.
+    """An event: the run is planned.
 
     Attributes
     ----------
     budget : int
-        Bytes of memory.
+        Bytes of memory that it may use.
     threads : int
-        Tasks side by side, in each worker where there are any.
+        Tasks in parallel, in each worker of a cluster.
     workers : int
-        Those of a cluster; 0 for this process.
+        Workers of the cluster; 0 if this process does the work.
     dashboard : str
-        Address of the cluster's dashboard, or nothing.
+        Address of the cluster's dashboard, or "".
     plan : Plan or None
-        All of it.
+        The whole plan.
     """
 
     budget: int
@@ -37,21 +37,20 @@ class Planned:
 
 @dataclass(frozen=True)
 class Started:
-    """An event: a stage begins, and the one before it is over.
+    """An event: a stage begins, and the one before it has ended.
 
     Attributes
     ----------
     stage : str
         Its name, for people.
     total : int
-        How many of ``unit`` it goes over; 0 where that is not known.
+        How many of ``unit`` it goes over; 0 if not known.
     unit : str
-        What Advanced counts: ``rows``, ``bytes``, ``iterations``, ...; nothing where the stage does
-        not count.
+        What Advanced counts: ``rows``, ``bytes``, ``iterations``, ...; "" if it counts nothing.
     unit_bytes : int
-        Of a row as it is read or written, decoded; 0 where nothing is.
+        Bytes of a row, decoded, that is read or written; 0 if none is.
     number, of : int
-        Which one it is of how many such stages, counted from 1; 0 where not known.
+        Its number among ``of`` such stages, from 1; 0 if not known.
     at_most : bool
         ``of`` is an upper bound.
     """
@@ -67,19 +66,19 @@ class Started:
 
 @dataclass(frozen=True)
 class Advanced:
-    """An event: so many more are done, of what the stage counts.
+    """An event: the stage has done some more of what it counts.
 
     Attributes
     ----------
     count : int
-        How many.
+        How many more.
     restored : bool
-        They were done by an earlier run, and come from its checkpoint.
+        An earlier run did them: they come from its checkpoint.
     reading, working : float
-        Seconds that tasks, side by side or not, have meanwhile spent on reading and decoding, and
-        in all; 0 where that is not measured.
+        Seconds that all tasks have spent meanwhile on reading and decoding, and in total; 0 if not
+        measured.
     figures : mapping of str to float
-        Where the stage stands now, by name: an objective, residuals.
+        Figures of the stage by name, such as an objective or residuals.
     """
 
     count: int
@@ -91,30 +90,29 @@ class Advanced:
 
 @dataclass(frozen=True)
 class Noticed:
-    """An event: something that a user should know, such as where a checkpoint is.
+    """An event: something that users should know, such as where a checkpoint is.
 
     Attributes
     ----------
     text : str
-        A sentence.
+        A sentence; a Text where it names parameters.
     """
 
     text: str
 
 
 Event = Planned | Started | Advanced | Noticed
-"""What a run tells as it goes on."""
+"""Any event of a run."""
 Progress = Callable[[Event], None]
-"""A function that is called with each event, in the thread that called the library."""
+"""A function that is called with each event."""
 
 
 class _Silent:
     def __call__(self, event: Event) -> None:
-        """Tell nobody."""
+        """Ignore an event."""
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # as signatures show it
         return "SILENT"
 
 
 SILENT: Progress = _Silent()
-"""Tells nobody."""

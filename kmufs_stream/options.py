@@ -1,4 +1,4 @@
-"""What is asked for by name: all names that there are, of solvers, methods and the rest."""
+"""Options that functions share: names to choose from, and parameters that belong together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MissingPolicy = Literal["raise", "drop-features", "drop-samples", "mean"]
 
 @dataclass(frozen=True)
 class LanczosOptions:
-    """When the block Lanczos iteration stops, and its random start.
+    """Parameters of the method ``lanczos``, the block Lanczos iteration.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class LanczosOptions:
     max_passes : int, default 12
         Most reads of the data.
     seed : int, default 0
-        Of the random start block.
+        Seed of the random start block.
 
     Raises
     ------
     RequestError
-        Values with which the iteration is not defined.
+        A value out of range.
     """
 
     tol: float = 1e-4
@@ -45,23 +45,14 @@ class LanczosOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.tol < 1:
-            raise RequestError(
-                "bad_option", Text("{tol} is {}.", self.tol), "It must be between 0 and 1."
-            )
-        if self.max_passes < 1:
-            raise RequestError(
-                "bad_option", Text("{max_passes} is {}.", self.max_passes), "It must be at least 1."
-            )
-        if self.seed < 0:
-            raise RequestError(
-                "bad_option", Text("{seed} is {}.", self.seed), "It must be 0 or more."
-            )
+        _check("tol", self.tol, 0 < self.tol < 1, "between 0 and 1")
+        _check("max_passes", self.max_passes, self.max_passes >= 1, "at least 1")
+        _check("seed", self.seed, self.seed >= 0, "0 or more")
 
 
 @dataclass(frozen=True)
 class AdmmOptions:
-    """Parameters of the ADMM, the solver ``admm``.
+    """Parameters of the solver ``admm``.
 
     Parameters
     ----------
@@ -69,16 +60,16 @@ class AdmmOptions:
         First and last penalty, in the scale of A = P_k (S_k^2 / n) P_k^T; by default 1e-6 and 1e3
         times its largest eigenvalue.
     rho : float, default 1.05
-        Growth of the penalty per iteration, 1 or more.
+        Factor by which the penalty grows in each iteration, 1 or more.
     max_iter : int, default 3000
         Most iterations.
     patience : int, default 30
-        Stop when the chosen features have not changed for so many iterations.
+        Stop after so many iterations without a change of the chosen features.
 
     Raises
     ------
     RequestError
-        Values with which the ADMM is not defined.
+        A value out of range.
     """
 
     mu0: float | None = None
@@ -89,20 +80,11 @@ class AdmmOptions:
 
     def __post_init__(self) -> None:
         mu0, mu_max = self.mu0, self.mu_max
-        needs = [
-            ("mu0", mu0, mu0 is None or 0 < mu0 < math.inf, "above 0"),
-            ("mu_max", mu_max, mu_max is None or 0 < mu_max < math.inf, "above 0"),
-            ("rho", self.rho, 1 <= self.rho < math.inf, "at least 1"),
-            ("max_iter", self.max_iter, self.max_iter >= 1, "at least 1"),
-            ("patience", self.patience, self.patience >= 1, "at least 1"),
-        ]
-        for parameter, value, met, needed in needs:
-            if not met:
-                raise RequestError(
-                    "bad_option",
-                    Text("{} is {}.", Option(parameter), value),
-                    f"It must be {needed}.",
-                )
+        _check("mu0", mu0, mu0 is None or 0 < mu0 < math.inf, "above 0")
+        _check("mu_max", mu_max, mu_max is None or 0 < mu_max < math.inf, "above 0")
+        _check("rho", self.rho, 1 <= self.rho < math.inf, "at least 1")
+        _check("max_iter", self.max_iter, self.max_iter >= 1, "at least 1")
+        _check("patience", self.patience, self.patience >= 1, "at least 1")
         if mu0 is not None and mu_max is not None and mu0 > mu_max:
             raise RequestError(
                 "bad_option",
@@ -118,25 +100,24 @@ POLICIES: tuple[MissingPolicy, ...] = get_args(MissingPolicy)
 
 @dataclass(frozen=True)
 class Screening:
-    """What becomes of missing values and of features that hardly vary.
+    """How missing values and features that hardly vary are treated.
 
     Features without any value are always excluded first; infinite values always raise.
 
     Parameters
     ----------
     missing : {'raise', 'drop-features', 'drop-samples', 'mean'}, default 'raise'
-        Raise; drop features that miss values; drop samples that do, counted over the features that
-        have any value (a second read where only that read shows which); or have the mean of its
-        feature stand in for what is missing.
+        For missing values: raise an error; drop the features that have any; drop the samples that
+        have any in a feature with values (which may take a second read); or use the feature's mean.
     min_std : float, default 0
-        Features of a smaller standard deviation, in units of the data, are excluded.
+        Exclude features with a smaller standard deviation, in units of the data.
     min_nonzero : float, default 0
-        Features of which a smaller fraction of the samples is not 0 are excluded.
+        Exclude features that are nonzero in a smaller fraction of the samples.
 
     Raises
     ------
     RequestError
-        Values that are not defined.
+        An unknown name, or a value out of range.
     """
 
     missing: MissingPolicy = "raise"
@@ -146,24 +127,16 @@ class Screening:
     def __post_init__(self) -> None:
         if self.missing not in POLICIES:
             raise unknown_value("missing", self.missing, POLICIES)
-        if not 0 <= self.min_std < math.inf:
-            raise RequestError(
-                "bad_option", Text("{min_std} is {}.", self.min_std), "It must be 0 or more."
-            )
-        if not 0 <= self.min_nonzero <= 1:
-            raise RequestError(
-                "bad_option",
-                Text("{min_nonzero} is {}.", self.min_nonzero),
-                "It is a fraction of the samples, between 0 and 1.",
-            )
+        _check("min_std", self.min_std, 0 <= self.min_std < math.inf, "0 or more")
+        fraction = "a fraction of the samples, between 0 and 1"
+        _check("min_nonzero", self.min_nonzero, 0 <= self.min_nonzero <= 1, fraction)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a run may use, where it keeps its state, and who is told of it.
+    """What a run may use, where it keeps its state, and what follows its progress.
 
-    The functions of the package take these as keywords of their own; see
-    :func:`kmufs_stream.decompose`.
+    Functions of the package take these as keywords; see :func:`kmufs_stream.decompose`.
     """
 
     memory: str | int | None = None
@@ -173,3 +146,10 @@ class Spec:
     resume: bool = False
     storage_options: Mapping[str, Any] | None = None
     progress: Progress = SILENT
+
+
+def _check(name: str, value: float | None, allowed: bool, needed: str) -> None:
+    """Raise RequestError for a parameter whose value is not allowed."""
+    if not allowed:
+        message = Text("{} is {}.", Option(name), value)
+        raise RequestError("bad_option", message, f"It must be {needed}.")
