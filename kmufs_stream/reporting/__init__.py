@@ -20,7 +20,7 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import RequestError, Text, missing_library
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.storage.output import check_file, check_two_outputs, new_output
-from kmufs_stream.storage.places import PlaceLike, place_of
+from kmufs_stream.storage.places import Place, PlaceLike, place_of
 from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
@@ -96,9 +96,9 @@ def report(
     overwrite : bool, default False
         Replace files that exist.
     storage_options : mapping, optional
-        For fsspec, where results lie in an object store.
+        Options of fsspec for addresses.
     command : str, optional
-        The command line that asks for this, to be shown.
+        A command line to show.
     progress : callable, optional
         See :func:`kmufs_stream.select`.
 
@@ -125,44 +125,27 @@ def report(
     places = [place_of(result, storage_options) for result in several]
     if not places:
         raise RequestError("bad_option", "No result is given.", "Give one or more.")
-    page_file = Path(out)
+    page_file, image_file = Path(out), None if png is None else Path(png)
     check_file(page_file, "out", places, overwrite=overwrite)
-    image_file = None if png is None else Path(png)
-    if image_file is not None and page_file.resolve() == image_file.resolve():
-        check_two_outputs(image_file, page_file, "png")
-    single = image_file is not None and image_file.suffix.lower() == ".png"
-    if image_file is not None and image_file.suffix.lower() in OTHER_IMAGES:
-        raise RequestError(
-            "bad_option",
-            Text("{png} is the name of an image of another kind.", png=str(image_file)),
-            Text(
-                "Figures are written as PNG: say {png}, or name a folder.",
-                png=str(image_file.with_suffix(".png")),
-            ),
-        )
-    if image_file is not None and (single or image_file.is_file()):
-        check_file(image_file, "png", places, overwrite=overwrite)
+    if image_file is not None:
+        if page_file.resolve() == image_file.resolve():
+            check_two_outputs(image_file, page_file, "png")
+        _check_images(image_file, places, overwrite=overwrite)
 
     # Half a second, only for those who draw.
-    from kmufs_stream.reporting import images
     from kmufs_stream.reporting.content import read_all
     from kmufs_stream.reporting.page import Page
 
     progress(Started("reading"))
     whole = Page(read_all(places))
     progress(Started("drawing", total=len(whole.pictures), unit="figures"))
-    files: dict[Path, bytes] = {page_file: whole.html(command, progress).encode()}
+    files = {page_file: whole.html(command, progress).encode()}
     if image_file is not None:
         progress(Started("drawing images"))
-    if image_file is not None and single:
-        files[image_file] = images.as_png(whole.groups)
-    elif image_file is not None:
-        image_file.mkdir(parents=True, exist_ok=True)
-        for name, heading, picture in whole.pictures:
-            if picture.draw is not None:
-                files[image_file / f"{name}.png"] = images.as_png([(heading, [picture])])
-        for file in list(files)[1:]:
+        images = whole.images(image_file)
+        for file in images:
             check_file(file, "png", places, overwrite=overwrite)
+        files |= images
     for file, content in files.items():
         with new_output(file, overwrite=overwrite) as partial:
             partial.write_bytes(content)
@@ -174,3 +157,19 @@ def report(
         seconds=time.perf_counter() - began,
         peak=peak_memory(),
     )
+
+
+def _check_images(out: Path, inputs: list[Place], *, overwrite: bool) -> None:
+    """Refuse an image that exists or is no PNG; files in a folder are checked when named."""
+    suffix = out.suffix.lower()
+    if suffix in OTHER_IMAGES:
+        raise RequestError(
+            "bad_option",
+            Text("{png} is the name of an image of another kind.", png=str(out)),
+            Text(
+                "Figures are written as PNG: say {png}, or name a folder.",
+                png=str(out.with_suffix(".png")),
+            ),
+        )
+    if suffix == ".png" or out.is_file():
+        check_file(out, "png", inputs, overwrite=overwrite)

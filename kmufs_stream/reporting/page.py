@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
@@ -72,6 +73,17 @@ class Page:
             at_once=AT_ONCE,
             listed=LISTED,
         )
+
+    def images(self, out: Path) -> dict[Path, bytes]:
+        """Return all figures as one PNG file, or as one each in a folder, which is made."""
+        if out.suffix.lower() == ".png":
+            return {out: images.as_png(self.groups)}
+        out.mkdir(parents=True, exist_ok=True)
+        return {
+            out / f"{name}.png": images.as_png([(heading, [picture])])
+            for name, heading, picture in self.pictures
+            if picture.draw is not None
+        }
 
     def _title(self) -> str:
         if len(self.results) == 1 and not self.sweeps:
