@@ -68,8 +68,8 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
         what, hint = describe(place, found)
         raise RequestError(
             "not_ours",
-            f"{name_of(place)} is {what}: info tells of what select, decompose or apply wrote, "
-            "and of checkpoints.",
+            f"{name_of(place)} is {what}: info is about what select, decompose or apply wrote, and "
+            "checkpoints.",
             hint,
         )
     unfinished = found.format == CHECKPOINT

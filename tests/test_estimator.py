@@ -124,9 +124,9 @@ def test_a_factor_of_batches_answers_for_all_rows_together(tmp_path: Path) -> No
     matrix = open_matrix(X)
     for other, why in [
         (X[:-1], "its shape is 300 x 12, that of the data 299 x 12"),
-        (X[::-1], "rows of its sample are others"),
-        (replace(matrix, asked=np.arange(6)), "it is of other features"),
-        (replace(matrix, rows=open_matrix(X + 1).rows), "rows of its sample are others"),
+        (X[::-1], "rows of its sample differ"),
+        (replace(matrix, asked=np.arange(6)), "it was made from other features"),
+        (replace(matrix, rows=open_matrix(X + 1).rows), "rows of its sample differ"),
     ]:
         with pytest.raises(RequestError, match=why) as caught:
             select(other, 3, 5, factor=factor)

@@ -235,8 +235,8 @@ def test_selections_of_all_data_take_it_and_others_do_not(tmp_path: Path) -> Non
     select(array, K, 4, factor=factor)  # in memory too
     with pytest.raises(RequestError, match="is 400 x 9, that of the data 300 x 9") as caught:
         select(old, K, 4, factor=factor)
-    assert "those that were added last" in caught.value.remedy
-    with pytest.raises(RequestError, match="rows of its sample are others there"):
+    assert "the added ones last" in caught.value.remedy
+    with pytest.raises(RequestError, match="rows of its sample differ"):
         select(array[::-1], K, 4, factor=factor)
     with pytest.raises(RequestError, match="other labels"):
         select(array.assign_coords(gene=[f"x{i}" for i in range(9)]), K, 4, factor=factor)

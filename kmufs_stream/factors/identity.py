@@ -26,9 +26,9 @@ DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
     "transforms": "it was made with the transforms: {kept}; the data are opened with: {found}",
     "labels": "the features have other labels",
-    "asked": "it is of other features",
-    "values": "the metadata or the values of the rows compared are others",
-    "sample": "rows of its sample are others there",
+    "asked": "it was made from other features",
+    "values": "the metadata or the values of the rows compared differ",
+    "sample": "rows of its sample differ",
     "chunks": "chunk files were written or copied after it was made (sizes or times differ)",
 }
 
@@ -71,11 +71,10 @@ def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None)
         own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
         remedy = Text("Leave out {where}: the factor is of {}; or decompose again with it.", own)
     elif not factor.fingerprint:
-        remedy = "Give data that hold the rows of all its batches, in order; or decompose them."
+        remedy = "Give data with the rows of all its batches, in order, or decompose these data."
     elif factor.added_to:
         remedy = (
-            "Give data that hold all its rows, those that were added last; or decompose anew."
-            f"{other}"
+            f"Give data with all its rows, the added ones last, or decompose these data.{other}"
         )
     return RequestError(
         "wrong_factor",
@@ -117,7 +116,7 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
         raise RequestError(
             "already_added",
             f"{matrix.source} begins with the {held:,} rows that are in the factor already.",
-            f"Give the {matrix.shape[0] - held:,} rows that came after them alone.",
+            f"Give only the {matrix.shape[0] - held:,} rows after them.",
         )
     before, new = factor.fingerprint, fingerprint(matrix, probe)
     parts = before[PARTS].split() if factor.added_to else [_part(before)]
@@ -128,7 +127,7 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
         raise RequestError(
             "already_added",
             f"The rows of {matrix.source} are in the factor already.",
-            "Give the rows that came after them.",
+            "Give the rows after them.",
         )
     return {
         "shape": f"{held + n} x {matrix.shape[1]}",
@@ -153,8 +152,8 @@ def check_apart(factor: Factor, fresh: RowSample, matrix: Matrix) -> None:
             "already_added",
             f"Some rows of {matrix.source} are in the factor already: of {len(theirs):,} that were "
             f"compared with its sample, {met:,}.",
-            "Give only rows that it does not hold; if rows are rightly there twice, decompose all "
-            "rows together.",
+            "Give only rows that it does not hold; if equal rows are intended, decompose all rows "
+            "together.",
         )
 
 
@@ -260,7 +259,7 @@ def check_unchanged(matrix: Matrix, chunks: str) -> None:
             "source_changed",
             f"{matrix.source} was changed while it was being read: sizes or times of its chunks "
             "differ.",
-            "Run again when nobody writes to it; a checkpoint of this run has to be removed.",
+            "Run again when the data no longer change; remove the checkpoint of this run, if any.",
         )
 
 

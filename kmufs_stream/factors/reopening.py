@@ -36,7 +36,7 @@ LACKING = (  # codes of errors for what these data lack and others had
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run starts from.
+    """A table, and a factor of it.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
     except RequestError as error:
         if not known or error.code not in LACKING:
             raise
-        # Of what is no store, nobody chooses a variable.
+        # Only a store has variables to choose from.
         name = None if error.code == "not_a_store" else known.get("variable")
         lacking = error
         for kept in (WHICH + DIMS, DIMS, ()):

@@ -1,4 +1,4 @@
-"""What a report tells of selections and sweeps, read from where they were written."""
+"""Read and sum up the selections and sweeps that a report shows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Trials:
-    """What sweep wrote, by (k, solver)."""
+    """The trials of a sweep, by (k, solver)."""
 
     name: str
     curves: dict[tuple[int, str], pd.DataFrame]  # a row for each h, with ``of_optimum``

@@ -1,1 +1,1 @@
-"""What was chosen: held, written, read again."""
+"""Results: selections, sweeps, and the files they are written to and read from."""

@@ -84,7 +84,7 @@ class Selection:
     correlation : float64 array, shape (r, r)
         Of the ``related`` features.
     factor : Factor
-        What the features were chosen by.
+        The factor that the features were chosen by.
     passes : int
         Reads of the data for the factor: 0 if one was given.
     matrix : Matrix
@@ -218,7 +218,7 @@ class Selection:
 
     @property
     def solver_objective(self) -> float:
-        """What the solver maximises, at this choice."""
+        """The value that the solver maximises, at this choice."""
         return self.solution.solver_objective
 
     @property
@@ -249,7 +249,7 @@ class Selection:
 
     @property
     def _numbers(self) -> dict[str, Any]:
-        """What the summary and the store both say."""
+        """Values that are both in the summary and in the store."""
         features = self.factor.features
         return {
             "k": self.k,

@@ -77,7 +77,7 @@ def column_name(matrix: Matrix, frame: xr.Dataset) -> str:
 
 
 def free_dim(dim: str, matrix: Matrix) -> str:
-    """Name a dimension of a group as none of the root's, which has another size."""
+    """Name a dimension of a group differently from the root's, which has another size."""
     while dim in (matrix.metadata.sample_dim, matrix.metadata.feature_dim):
         dim += "_"
     return dim
