@@ -54,10 +54,7 @@ def apply(
     show.facts([*show.took(summary), ("output", output)])
     next_commands.show_next(
         next_commands.command(
-            "evaluate",
-            output,
-            labels=next(iter(done.likely_classes), None),
-            storage_option=table.storage_option,
+            "evaluate", output, labels=done.likely_classes[:1], storage_option=table.storage_option
         ),
         next_commands.open_in_python(output, table.storage_options()),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,6 @@ from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.select import run_select, show_selection
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from kmufs_stream import Selection
 
 K, H = 10, 20
@@ -89,21 +88,12 @@ def write_digits(path: Path) -> bool:
         attrs={"long_name": "ink", "source": "sklearn.datasets.load_digits"},
         name="pixels",
     )
-    if _is_there(path, images.to_dataset()):
-        return False
+    # If nothing is there, or it is damaged, it is written.
+    with contextlib.suppress(Exception), xr.open_zarr(path) as stored:
+        if stored.equals(images.to_dataset()):
+            return False
     rechunk(images, path, overwrite=True)
     return True
-
-
-def _is_there(path: Path, data: xr.Dataset) -> bool:
-    """Whether a store holds these data, and can be read."""
-    import xarray as xr
-
-    try:
-        with xr.open_zarr(path) as stored:
-            return bool(stored.equals(data))
-    except Exception:  # nothing there, or damaged: it is written
-        return False
 
 
 def _picture(result: Selection) -> list[str]:
