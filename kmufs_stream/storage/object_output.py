@@ -22,6 +22,7 @@ import psutil
 from upath import UPath
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
+from zarr.storage import MemoryStore
 
 from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.storage.address_store import store_of
@@ -50,30 +51,27 @@ class RootLast(StoreInFront):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.kept: dict[str, Buffer] = {}
+        self._root = MemoryStore(self.kept)
+
+    def _holder(self, key: str) -> Store:
+        return self._root if key in ROOT else self._store
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        if key in ROOT:
-            return self.kept.get(key)
-        return await super().get(key, prototype, byte_range)
+        return await self._holder(key).get(key, prototype, byte_range)
 
     async def exists(self, key: str) -> bool:
-        return key in self.kept if key in ROOT else await super().exists(key)
+        return await self._holder(key).exists(key)
 
     async def set(self, key: str, value: Buffer) -> None:
-        if key in ROOT:
-            self.kept[key] = value
-        else:
-            await super().set(key, value)
+        await self._holder(key).set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        if key not in ROOT or key not in self.kept:
-            await (self.set(key, value) if key in ROOT else super().set_if_not_exists(key, value))
+        await self._holder(key).set_if_not_exists(key, value)
 
     async def delete(self, key: str) -> None:
-        if self.kept.pop(key, None) is None:
-            await super().delete(key)
+        await self._holder(key).delete(key)
 
 
 def check_address(out: UPath, parameter: str) -> bool:

@@ -67,7 +67,7 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
     if not address.strip():
         raise RequestError(
             "empty_path",
-            f"A path is {address!r}: it names nothing.",
+            f"The path {address!r} is empty.",
             "Give a path or an address; . is the current folder.",
         )
     if "://" not in address:
@@ -95,7 +95,7 @@ def place_of(given: PlaceLike, storage_options: Mapping[str, Any] | None = None)
             raise _no_credentials(address, error) from error
         raise RequestError(
             "unknown_protocol",
-            f"{address} is of no kind that fsspec knows: {error}.",
+            f"{address} is no address that fsspec knows: {error}.",
             "Give a folder, or an address that begins with s3://, gs://, az:// or https://.",
         ) from error
     return place

@@ -343,8 +343,8 @@ def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestErro
         and max(stages["factor"], stages["solver"]) <= budget
     ):
         hint += (
-            "; or, as one chunk spans all rows, write them in chunks of fewer: kmufs-stream "
-            "rechunk does."
+            "; or, as one chunk spans all rows, write the data in chunks of fewer rows: "
+            "kmufs-stream rechunk does."
         )
     else:
         hint += "."
