@@ -81,6 +81,7 @@ class Checkpoint:
     def _check_use(self) -> None:
         if not self.folder.exists():
             return
+        partial = f".{CHECKPOINT_FILE}-"  # left by a run that was killed while it wrote the file
         if (self.folder / CHECKPOINT_FILE).is_file():
             if not self._resume:
                 raise RequestError(
@@ -88,7 +89,9 @@ class Checkpoint:
                     f"{self.folder} is the checkpoint of a run that did not end.",
                     Text("Say {resume} to go on, or remove it to start again.", resume=True),
                 )
-        elif not self.folder.is_dir() or not all(map(_is_partial, self.folder.iterdir())):
+        elif not self.folder.is_dir() or not all(
+            inside.name.startswith(partial) for inside in self.folder.iterdir()
+        ):
             raise RequestError(
                 "not_a_checkpoint",
                 f"{self.folder} exists and is not a checkpoint, so it is left as it is.",
@@ -144,7 +147,6 @@ class Checkpoint:
             self.tell(f"going on from the checkpoint {self.folder}" + (serves and ": " + serves))
         else:
             with _writing(self.folder):
-                _make(self.folder)
                 self._write_identity(self._identity)
             none = "there is no checkpoint to go on from: the run begins anew, and keeps one in"
             self.tell(f"{none if self._resume else 'checkpoint:'} {self.folder}")
@@ -193,8 +195,6 @@ class Checkpoint:
     def of_pass(self, number: int, kernel: Any) -> SavedPass:
         """Return the saved states of a pass, which are counted from 1."""
         folder = self.folder / f"pass-{number:03d}"
-        with _writing(self.folder):
-            _make(folder)
         # The constants of a later kernel follow from earlier passes: on another machine they
         # may differ in the last bit, and states of the two must not be merged.
         return SavedPass(folder, tokenize(kernel, ensure_deterministic=True), self.tell)
@@ -308,23 +308,16 @@ def _kernel_of(path: Folder) -> str | None:
         return kernel.decode().strip() if file.read() == digest.digest() else None
 
 
-def _is_partial(path: Folder) -> bool:
-    """Whether a file was left by a run that was killed while it wrote ``checkpoint.json``."""
-    return path.name.startswith(f".{CHECKPOINT_FILE}-")
-
-
-def _make(folder: Folder) -> None:
-    """Create a folder; object stores have none."""
-    if isinstance(folder, Path):
-        folder.mkdir(exist_ok=True)
-
-
 def _write(path: Folder, write: Callable[[Any], Any]) -> None:
-    """Write a file under another name, flush it to disk, and rename it; an object as a whole."""
+    """Write a file under another name, flush it to disk, and rename it; an object as a whole.
+
+    The folder of the file is created, if its parent exists.
+    """
     if not isinstance(path, Path):
         with path.open("wb", block_size=PIECE) as file:
             write(file)
         return
+    path.parent.mkdir(exist_ok=True)
     partial = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
         with partial.open("wb") as file:
