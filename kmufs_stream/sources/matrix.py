@@ -245,9 +245,8 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
             "not_2d",
             f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.",
             Text(
-                "A samples x features table is needed; choose another with {variable}, "
-                "or say {features_from_variables} where every variable of a dataset is a "
-                "feature.",
+                "A samples x features table is needed. In a dataset, choose another variable with "
+                "{variable}, or give {features_from_variables} if every variable is a feature.",
                 features_from_variables=True,
             ),
         )
