@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from numpy.lib.recfunctions import append_fields, drop_fields
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text
@@ -116,14 +117,8 @@ def _extend(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
 def _replace_structured(root: Any, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
     """Replace a structured array by one with more fields."""
     node = root[table]
-    old = np.asarray(node[:])
-    kept = [name for name in old.dtype.names or () if name not in columns]
-    fields: list[Any] = [(name, old.dtype[name]) for name in kept]
-    new = np.empty(len(old), [*fields, *((name, v.dtype) for name, v in columns.items())])
-    for name in kept:
-        new[name] = old[name]
-    for name, values in columns.items():
-        new[name] = values
+    kept = drop_fields(np.asarray(node[:]), [*columns])
+    new = append_fields(kept, [*columns], [*columns.values()], usemask=False)
     attrs = dict(node.attrs)
     del root[table]
     if isinstance(root, zarr.Group):

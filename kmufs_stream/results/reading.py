@@ -62,11 +62,6 @@ class StoredSelection:
         return tuple(filter(None, self.attrs["transforms"].split(", ")))
 
     @property
-    def where(self) -> str:
-        """Condition that its samples meet."""
-        return str(self.attrs.get("where", ""))
-
-    @property
     def samples(self) -> int:
         """Samples that were standardised."""
         if self.applied:
@@ -146,7 +141,8 @@ class StoredSelection:
                 f"{', '.join(whole.transforms)}.",
                 "Open it without: those of the selection are applied.",
             )
-        whole = as_made(whole, self.transforms, self.where, "wrong_data", self.source)
+        where = self.attrs.get("where", "")
+        whole = as_made(whole, self.transforms, where, "wrong_data", self.source)
         if whole.shape[0] != self.samples + len(self.dropped):
             raise self._other_than(whole, f"that has {whole.shape[0]} samples, not as many")
         if len(self.dropped):
