@@ -216,7 +216,7 @@ def test_of_two_runs_one_wins_whole(bucket: Bucket, genes: Path, tmp_path: Path)
     assert not [key for key in bucket.objects() if key.startswith(".")]
 
 
-def test_the_claim_of_a_live_run_holds_and_that_of_a_dead_one_is_void(
+def test_the_lock_of_a_live_run_holds_and_that_of_a_dead_one_is_void(
     bucket: Bucket, genes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = place_of(bucket.at("out.zarr"))
@@ -246,16 +246,16 @@ with new_zarr(place_of({str(out)!r}), overwrite=False) as root:
     assert not [key for key in bucket.objects() if "left" in key or key.startswith(".")]
 
 
-def test_a_claim_that_was_taken_away_is_noticed(memory: str) -> None:
+def test_a_lock_that_was_taken_away_is_noticed(memory: str) -> None:
     out = place_of(f"{memory}/out.zarr")
     assert isinstance(out, UPath)
 
     def written() -> None:
         with new_zarr(out, overwrite=False) as root:
             zarr.open_group(root, mode="w")
-            (claim,) = object_output._locks(out)
+            (lock,) = object_output._locks(out)
             theirs = {"token": "theirs", "host": "there", "process": 1, "since": "now"}
-            claim.write_bytes(json.dumps(theirs).encode())
+            lock.write_bytes(json.dumps(theirs).encode())
 
     with pytest.raises(RequestError, match="Another run is writing"):
         written()
@@ -512,7 +512,7 @@ def test_an_older_output_survives_whatever_fails_before_writing(
     assert (mine / "notes.txt").read_text() == "mine"
 
 
-def test_a_claim_is_put_only_where_none_is_however_a_store_says_so() -> None:
+def test_a_lock_is_put_only_where_none_is_however_a_store_says_so() -> None:
     class Azure:
         """As adlfs has it."""
 
