@@ -171,12 +171,18 @@ def _ignore_interrupts() -> None:
 
 def _client_of(scheduler: str) -> distributed.Client:
     import distributed
+    from distributed.comm import get_address_host_port
 
+    in_file = Path(scheduler).is_file()
     try:
-        return distributed.Client(_address_in(scheduler))
-    except (OSError, ValueError) as error:
+        address = json.loads(Path(scheduler).read_bytes())["address"] if in_file else scheduler
+        get_address_host_port(address)  # raises here; a failing Client leaves threads behind
+        return distributed.Client(address)
+    except (OSError, ValueError, KeyError, TypeError) as error:
         said = str(error)
-        if "missing port" in said:  # such as the name of a file that does not exist
+        if in_file and not isinstance(error, OSError):
+            said = "the file holds no scheduler's address; is one still starting?"
+        elif "missing port" in said:  # such as the name of a file that does not exist
             said = "it is no address with a port, and no file of this name is there"
         raise BrokenError(
             "no_scheduler",
@@ -184,19 +190,3 @@ def _client_of(scheduler: str) -> distributed.Client:
             "Give the address that dask scheduler prints, such as tcp://host:8786, or the path "
             "of its --scheduler-file.",
         ) from error
-
-
-def _address_in(scheduler: str) -> str:
-    """Return an address, or the one in a scheduler file. Raises ValueError if it is neither."""
-    from distributed.comm import get_address_host_port
-
-    if not Path(scheduler).is_file():
-        get_address_host_port(scheduler)  # raises here; a failing Client leaves threads behind
-        return scheduler
-    try:
-        address = json.loads(Path(scheduler).read_bytes())["address"]
-    except (ValueError, KeyError, TypeError):
-        address = None
-    if not isinstance(address, str):
-        raise ValueError("the file holds no scheduler's address; is one still starting?")
-    return address
