@@ -12,7 +12,6 @@ ONE_OF = {"classes": "class", "retries": "retry"}
 COMPARED = 100_000  # names at most that a misspelt one is compared with
 SHOWN = 5  # names
 
-
 HOMES = {
     "open_matrix(data, {})": (
         "variable group sample_dims feature_dims features_from_variables layer raw feature_labels "

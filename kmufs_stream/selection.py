@@ -245,9 +245,10 @@ def _outputs(
     if anndata_out is None:
         return Outputs(result, None, overwrite)
     copy = place_of(anndata_out, options)
-    for other in (out, spec.checkpoint):
+    kept = None if spec.checkpoint is None else place_of(spec.checkpoint, options)
+    for other in (result, kept):
         if other is not None:
-            check_two_outputs(copy, place_of(other, options), "anndata_out")
+            check_two_outputs(copy, other, "anndata_out")
     annotated = check_anndata_output(copy, inputs.matrix, inputs.places, overwrite=overwrite)
     return Outputs(result, annotated, overwrite)
 

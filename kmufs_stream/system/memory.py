@@ -37,11 +37,6 @@ def available_memory() -> int:
     return free
 
 
-def resident_memory() -> int:
-    """Return the resident bytes of this process."""
-    return int(psutil.Process().memory_info().rss)
-
-
 def peak_memory() -> int:
     """Return the peak of the resident bytes of this process.
 
