@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from kmufs_stream.errors import RequestError, Text, listed
 from kmufs_stream.factors.factor import Factor
@@ -34,20 +34,12 @@ LACKING = (  # codes of errors for what these data lack and others had
 )
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """A table, and a factor of it.
+class Inputs(NamedTuple):
+    """A table, and a factor of it."""
 
-    Attributes
-    ----------
-    matrix : the table, as it was when the factor was made.
-    factor : a factor of it, if one is given.
-    places : what no output may overwrite.
-    """
-
-    matrix: Matrix
+    matrix: Matrix  # as it was when the factor was made
     factor: Factor | None
-    places: list[Place]
+    places: list[Place]  # what no output may overwrite
 
 
 def open_inputs(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -18,16 +17,15 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, Text
-from kmufs_stream.sources.anndata_store import holds_anndata, open_anndata
+from kmufs_stream.sources.anndata_store import open_anndata
 from kmufs_stream.sources.arrays import open_bare, open_dataarray, open_dataset, open_frame
-from kmufs_stream.sources.convertible import refuse_convertible
 from kmufs_stream.sources.matching import ask_features
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
+from kmufs_stream.sources.nodes import find_node
 from kmufs_stream.sources.opening import Names, Opening, named
 from kmufs_stream.sources.samples import samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.zarr_store import open_array, open_store
-from kmufs_stream.storage.places import Place, check_exists, is_zarr, name_of, place_of
 from kmufs_stream.storage.retrying import RETRIES
 
 __all__ = ["Matrix", "Rows", "open_matrix"]
@@ -120,7 +118,11 @@ def open_matrix(
         retries,
     )
     if isinstance(data, str | os.PathLike | UPath | Store):
-        matrix = _open_place(place_of(data, storage_options), opening)
+        node = find_node(data, group, storage_options)
+        if node.is_anndata and not (node.is_zarr and variable):
+            matrix = open_anndata(node, opening)
+        else:
+            matrix = open_store(node, opening)
     else:
         matrix = _open_in_python(data, opening)
     located = matrix.provenance.located | opening.located()
@@ -135,27 +137,6 @@ def open_matrix(
     if features is not None or exclude_features is not None:
         matrix = ask_features(matrix, features, exclude_features)
     return matrix
-
-
-def _open_place(place: Place, opening: Opening) -> Matrix:
-    if isinstance(place, Path) and not is_zarr(place):
-        refuse_convertible(os.fspath(place))
-    check_exists(place, "Give the path or address of a Zarr store, or an AnnData file (.h5ad).")
-    if opening.variable is None and holds_anndata(place, opening.group):
-        if opening.has_dims or opening.features_from_variables:
-            raise RequestError(
-                "bad_option",
-                f"{name_of(place)} is AnnData: its samples are obs, its features var.",
-                Text("Leave out {sample_dims}, {feature_dims} and {features_from_variables}."),
-            )
-        return open_anndata(place, opening)
-    if opening.layer is not None or opening.raw:
-        raise RequestError(
-            "not_anndata",
-            f"{name_of(place)} is not AnnData, so it has no layers and no raw.",
-            Text("Leave out {layer} and {raw}; {variable} chooses within a Zarr store."),
-        )
-    return open_store(place, opening)
 
 
 def _open_in_python(data: Any, opening: Opening) -> Matrix:

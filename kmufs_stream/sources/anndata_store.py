@@ -7,7 +7,6 @@ than anndata's ``encoding-type`` have structured arrays as tables.
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -22,66 +21,46 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.dimensions import Stacking
-from kmufs_stream.sources.hdf5_rows import HDF5Array, open_hdf5, without_anndata
+from kmufs_stream.sources.hdf5_rows import HDF5Array, without_anndata
 from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, check_table
+from kmufs_stream.sources.nodes import Node, is_array
 from kmufs_stream.sources.opening import Opening
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, csr_command, read_dtype
 from kmufs_stream.sources.zarr_store import open_array
 from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
 from kmufs_stream.storage.integrity import CheckedStore, checks_of, through
-from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
 
 DIMS = ("obs", "var")
 COLUMN_ROWS = 2**20  # of a column converted at a time
 TEXT = np.dtypes.StringDType()
 
 
-def holds_anndata(place: Place, group: str | None = None) -> bool:
-    """Whether a place holds an AnnData object in that group.
-
-    Raises RequestError for an ``.h5ad`` file without one.
-    """
-    if is_hdf5(place):
-        path = os.fspath(place)
-        with open_hdf5(path) as file:
-            found = _is_anndata(file.get(group or "/"))
-            if not found and path.endswith(".h5ad"):
-                raise RequestError(
-                    "not_anndata",
-                    f"{path} holds no AnnData object{f' in group {group!r}' if group else ''}: it "
-                    "needs obs, var and X.",
-                    "Objects there: " + listed(_objects(file)) + ". Write one with "
-                    "anndata (write_h5ad); what is named .h5 instead, kmufs-stream convert takes.",
-                )
-            return found
-    try:
-        return _is_anndata(zarr.open_group(zarr_root(place), path=group or "", mode="r"))
-    except Exception:  # another source reports what is wrong
-        return False
-
-
-def open_anndata(place: Place, opening: Opening) -> Matrix:
+def open_anndata(found: Node, opening: Opening) -> Matrix:
     """Open X, a layer, or the X of raw, with the columns of obs and var as coordinates.
 
     Raises RequestError if it does not exist or is no table of numbers, or if the anndata package
     is not installed.
     """
-    path, hdf5, group = name_of(place), is_hdf5(place), opening.group
-    root: Any = (
-        open_hdf5(path)[group or "/"]
-        if hdf5
-        else zarr.open_group(zarr_root(place), path=group, mode="r")
-    )
+    place, path, root = found
+    if opening.variable or opening.has_dims or opening.features_from_variables:
+        raise RequestError(
+            "bad_option",
+            f"{path} is AnnData: its samples are obs, its features var.",
+            Text(
+                "Leave out {variable}, {sample_dims}, {feature_dims} and {features_from_variables}."
+            ),
+        )
+    group = opening.group
     values, table = _places(root, path, opening)
     node = root[values]
     obs, var = (_table(root[name], f"{name} of {path}") for name in ("obs", table))
     name = opening.layer or "X"
-    if _is_array(node):
+    if is_array(node):
         shape, dtype = tuple(node.shape), np.dtype(node.dtype)
     else:
         shape, dtype = _sparse_shape(node, path, values), np.dtype(node["data"].dtype)
-    check_table(name, path, shape, dtype)
+    check_table(f"{name!r} in {path}", shape, dtype)
     if shape != (len(obs), len(var)):
         raise RequestError(
             "bad_metadata",
@@ -95,7 +74,7 @@ def open_anndata(place: Place, opening: Opening) -> Matrix:
         dense = open_array(node, opening)
         rows, dtype, layout = dense.rows, dense.dtype, dense.layout
         inventory = dense.provenance.inventory
-    elif _is_array(node):
+    elif is_array(node):
         array = rows = HDF5Array(node)
         layout = Stacking(DIMS, shape, (0,), (1,)).layout(dtype, array.chunks)
         inventory = array.inventory
@@ -109,7 +88,7 @@ def open_anndata(place: Place, opening: Opening) -> Matrix:
         layout = Layout(dtype, 1, shape[1], 1, sparsity=sparsity)
         held += rows.held_bytes
         inventory = partial(_sparse_inventory, node, opening)
-    zarr_format = 3 if hdf5 else root.metadata.zarr_format
+    zarr_format = root.metadata.zarr_format if found.is_zarr else 3
     return Matrix(
         rows=rows,
         shape=(shape[0], shape[1]),
@@ -121,30 +100,6 @@ def open_anndata(place: Place, opening: Opening) -> Matrix:
             path, inventory, place, feature_table=f"{group}/{table}" if group else table
         ),
     )
-
-
-def _objects(file: Any) -> list[str]:
-    """Groups of a file that hold AnnData objects, as MuData does."""
-    names: list[str] = []
-    file.visit(lambda name: names.append(name) if _is_anndata(file[name]) else None)
-    return names
-
-
-def _is_anndata(node: Any) -> bool:
-    """Whether a node is a group with tables of cells and genes, and values."""
-    if node is None or _is_array(node):
-        return False
-    named = node.attrs.get("encoding-type") == "anndata" or "X" in node
-    return bool(named and all(name in node and _is_table(node[name]) for name in ("obs", "var")))
-
-
-def _is_table(node: Any) -> bool:
-    """Whether a node is a group of columns, or old records; selections have plain arrays."""
-    return not _is_array(node) or node.dtype.names is not None
-
-
-def _is_array(node: Any) -> bool:
-    return hasattr(node, "dtype")
 
 
 def _places(root: Any, path: str, opening: Opening) -> tuple[str, str]:
@@ -194,7 +149,7 @@ def _sparse_shape(node: Any, path: str, values: str) -> tuple[int, int]:
 
 def _format(node: Any) -> str | None:
     kind = str(_attribute(node, "encoding-type", "h5sparse_format"))[:3]
-    known = kind in ("csr", "csc") and all(map(_is_array, _parts(node)))
+    known = kind in ("csr", "csc") and all(map(is_array, _parts(node)))
     return kind if known else None
 
 
@@ -236,7 +191,7 @@ def _table(node: Any, place: str) -> pd.DataFrame:
     try:
         if isinstance(node, zarr.Group | zarr.Array):
             node, arrays = _checked(node)
-        if _is_array(node):
+        if is_array(node):
             return _structured(np.asarray(node[:]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -77,7 +77,8 @@ def open_dataarray(
             f"The DataArray's name {name!r} cannot be a variable of a store.",
             "Give it another: array.rename('data').",
         )
-    check_table(name, source, array.shape, array.dtype)
+    what = f"{name!r} in {source}"
+    check_table(what, array.shape, array.dtype)
     multi = {str(d): i for d, i in array.indexes.items() if isinstance(i, pd.MultiIndex)}
     array = array.rename({d: str(d) for d in array.dims if not isinstance(d, str)})
     # Stores keep the levels of an index, not their product.
@@ -87,7 +88,7 @@ def open_dataarray(
         array.shape,
         opening.sample_dims,
         opening.feature_dims,
-        f"{name!r} in {source}",
+        what,
     )
     variable = array.variable
     frame = array.coords.to_dataset().reset_coords(drop=False).set_coords(list(array.coords))
@@ -188,7 +189,6 @@ def _is_of_numbers(column: pd.Series[Any]) -> bool:
 def open_bare(array: NDArray[Any] | da.Array, opening: Opening) -> Matrix:
     """Open a NumPy or Dask array, without names of features."""
     source = "a Dask array" if isinstance(array, da.Array) else "a NumPy array"
-    check_table("data", source, array.shape, array.dtype)
     dims = BARE_DIMS if array.ndim == 2 else None
     return open_dataarray(xr.DataArray(array, dims=dims, name="data"), opening, source=source)
 

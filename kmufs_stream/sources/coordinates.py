@@ -146,8 +146,8 @@ def check_text(labels: NDArray[Any] | None, name: str) -> None:
 
 
 @contextlib.contextmanager
-def coordinates_read(source: str) -> Iterator[None]:
-    """Turn errors inside into a BrokenError about a coordinate."""
+def coordinates_read(what: str) -> Iterator[None]:
+    """Turn errors inside into a BrokenError about a coordinate of ``what``."""
     try:
         yield
     except KmufsError:
@@ -155,7 +155,7 @@ def coordinates_read(source: str) -> Iterator[None]:
     except Exception as error:
         raise BrokenError(
             "corrupt_coordinate",
-            f"A coordinate in {source} cannot be read: {type(error).__name__}: {error}",
+            f"A coordinate of {what} cannot be read: {type(error).__name__}: {error}",
             "Restore it from the data's origin, or take it out of the store.",
         ) from error
 

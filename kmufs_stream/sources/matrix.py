@@ -238,12 +238,12 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biuf" and dtype.itemsize <= 8
 
 
-def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raise RequestError unless it is an array of real numbers with two or more dimensions."""
+def check_table(what: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise RequestError unless ``what`` is an array of real numbers, of two or more dimensions."""
     if len(shape) < 2:
         raise RequestError(
             "not_2d",
-            f"{name!r} in {source} is {len(shape)}-d, of shape {shape}.",
+            f"{what} is {len(shape)}-d, of shape {shape}.",
             Text(
                 "A samples x features table is needed. In a dataset, choose another variable with "
                 "{variable}, or give {features_from_variables} if every variable is a feature.",
@@ -253,7 +253,7 @@ def check_table(name: str, source: str, shape: tuple[int, ...], dtype: np.dtype[
     if not is_numeric(dtype):
         raise RequestError(
             "bad_dtype",
-            f"{name!r} in {source} holds {KINDS.get(dtype.kind, 'values')} of dtype {dtype}.",
+            f"{what} holds {KINDS.get(dtype.kind, 'values')} of dtype {dtype}.",
             "Real numbers are needed: bool, integer or floating point."
             + (" Take the real part or the modulus first." if dtype.kind == "c" else ""),
         )

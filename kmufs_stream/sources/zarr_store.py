@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from kmufs_stream.errors import (
     first_few,
     listed,
 )
-from kmufs_stream.sources.convertible import said_inside
 from kmufs_stream.sources.coordinates import (
     StoredDataset,
     check_text,
@@ -43,11 +41,12 @@ from kmufs_stream.sources.matrix import (
     is_numeric,
 )
 from kmufs_stream.sources.names import feature_labels
+from kmufs_stream.sources.nodes import Node, bad_metadata, find_node
 from kmufs_stream.sources.opening import Opening
 from kmufs_stream.sources.variables import open_side_by_side
 from kmufs_stream.sources.zarr_rows import StoredRows, packing
 from kmufs_stream.storage.chunks import Inventory, address
-from kmufs_stream.storage.places import Place, is_zarr, name_of, zarr_root
+from kmufs_stream.storage.places import Place, is_zarr, zarr_root
 from kmufs_stream.storage.provenance import FACTOR
 
 # CF attributes that name variables which describe others.
@@ -55,48 +54,52 @@ DESCRIBING = ("ancillary_variables", "bounds", "coordinates", "grid_mapping")
 BOUNDS = ("_bnds", "_bounds")
 
 
-def open_store(place: Place, opening: Opening) -> Matrix:
-    """Open a Zarr store as a matrix; only metadata and small coordinates are read.
+def open_store(node: Node, opening: Opening) -> Matrix:
+    """Open a Zarr group or array as a matrix; only metadata and small coordinates are read.
 
     Raises RequestError unless it leads to a numeric variable of a readable Zarr store.
     """
+    if opening.layer is not None or opening.raw:
+        raise RequestError(
+            "not_anndata",
+            f"{node.name} is not AnnData, so it has no layers and no raw.",
+            Text("Leave out {layer} and {raw}; {variable} chooses within a Zarr store."),
+        )
     try:
-        return _open(place, opening)
+        return _open(node, opening)
     except KmufsError:
         raise
     except Exception as error:  # damaged metadata may raise anything in zarr and xarray
-        raise _bad_metadata(name_of(place), error) from error
+        raise bad_metadata(node.name, error) from error
 
 
-def _open(place: Place, opening: Opening) -> Matrix:
-    node = _open_node(place, opening.group)
-    has_names = isinstance(node, zarr.Array) and StoredDataset().dims(node) is not None
-    if has_names and not isinstance(place, Store) and is_zarr(place.resolve().parent):
-        inside = place.resolve()  # an array of a dataset, which holds its coordinates
-        place = inside.parent
+def _open(node: Node, opening: Opening) -> Matrix:
+    has_names = isinstance(node.node, zarr.Array) and StoredDataset().dims(node.node) is not None
+    if has_names and not isinstance(node.place, Store) and is_zarr(node.place.resolve().parent):
+        inside = node.place.resolve()  # an array of a dataset, which holds its coordinates
         opening = replace(opening, variable=opening.variable or inside.name)
-        node = _open_node(place, None)
-    path, variable = name_of(place), opening.variable
-    if isinstance(node, zarr.Group):
-        dataset = StoredDataset(node)
+        node = find_node(inside.parent)
+    if isinstance(node.node, zarr.Group):
+        dataset = StoredDataset(node.node)
         if opening.features_from_variables:
-            return open_side_by_side(place, dataset, opening)
-        return _matrix(path, place, dataset, _choose(path, node, dataset, opening), opening)
-    if variable is not None or opening.features_from_variables:
+            return open_side_by_side(node.place, dataset, opening)
+        return _matrix(node, dataset, _choose(node, dataset, opening), opening)
+    if opening.variable is not None or opening.features_from_variables:
+        variable = opening.variable
         raise RequestError(
             "unknown_variable",
-            f"{path} is a single Zarr array, it has no "
+            f"{node.name} is a single Zarr array, it has no "
             + ("variables." if variable is None else f"variable {variable!r}."),
             Text("Leave out {variable} and {features_from_variables}."),
         )
-    return _matrix(path, place, StoredDataset(), node, opening)
+    return _matrix(node, StoredDataset(), node.node, opening)
 
 
 def open_array(array: zarr.Array[Any], opening: Opening) -> Matrix:
     """Open a Zarr array, without names of features."""
     store, source = array.store, address(array)
     place = Path(source) if isinstance(store, zarr.storage.LocalStore) else store
-    return _matrix(source, place, StoredDataset(), array, opening)
+    return _matrix(Node(place, source, array), StoredDataset(), array, opening)
 
 
 def tables_in(place: Place) -> dict[str, dict[str, int]]:
@@ -110,66 +113,9 @@ def tables_in(place: Place) -> dict[str, dict[str, int]]:
     }
 
 
-def _open_node(place: Place, group: str | None) -> zarr.Array[Any] | zarr.Group:
-    path = name_of(place)
-    where = f"{path} (group {group!r})" if group else path
-    zipped = isinstance(place, Path) and place.is_file()
-    try:
-        return zarr.open(zarr_root(place), path=group or "", mode="r")
-    except zipfile.BadZipFile:
-        if path.endswith(".h5ad"):
-            raise RequestError(
-                "not_anndata",
-                f"{path} is named like an AnnData file but is not HDF5.",
-                "Fetch it again, or write it with anndata (write_h5ad).",
-            ) from None
-        raise RequestError(
-            "not_zarr",
-            f"{path} is a file, and neither AnnData (HDF5) nor a zipped Zarr store.",
-            "Give the folder of a Zarr store, or a store zipped as .zarr.zip; kmufs-stream convert "
-            "makes one of other formats.",
-        ) from None
-    except FileNotFoundError:
-        if group and (zipped or isinstance(place, Store) or is_zarr(place)):
-            there = _groups(place)
-            raise RequestError(
-                "unknown_group",
-                f"{path} has no group {group!r}.",
-                f"{did_you_mean(group, there)}Groups there: {listed(there)}.",
-            ) from None
-        raise RequestError(
-            "not_zarr",
-            f"{path} is not a Zarr store: it holds no zarr.json, .zarray or .zgroup.",
-            said_inside(place)
-            if isinstance(place, Path) and place.is_dir()
-            else "Give the address below which they are; files (.zip, .h5ad) are read from folders "
-            "of this machine alone.",
-        ) from None
-    except Exception as error:
-        raise _bad_metadata(where, error) from error
-
-
-def _bad_metadata(where: str, error: Exception) -> RequestError:
-    return RequestError(
-        "bad_metadata",
-        f"The Zarr metadata of {where} cannot be read: {type(error).__name__}: {error}",
-        "The metadata is damaged or of an unknown kind; write the store again.",
-    )
-
-
-def _groups(place: Place) -> list[str]:
-    root = _open_node(place, None)
-    if isinstance(root, zarr.Array):
-        return []
-    members = root.members(max_depth=None)
-    return sorted(name for name, node in members if isinstance(node, zarr.Group))
-
-
-def _choose(
-    path: str, group: zarr.Group, dataset: StoredDataset, opening: Opening
-) -> zarr.Array[Any]:
+def _choose(node: Node, dataset: StoredDataset, opening: Opening) -> zarr.Array[Any]:
     """Return the variable given, or else the only one that may be the table."""
-    arrays, variable = dataset.arrays, opening.variable
+    path, group, arrays, variable = node.name, node.node, dataset.arrays, opening.variable
     where = f"{path} (group {group.path!r})" if group.path else path
     if group.attrs.get("format") == FACTOR and variable is None:
         raise RequestError(
@@ -282,19 +228,14 @@ def _listing(arrays: dict[str, zarr.Array[Any]]) -> str:
     return first_few(f"{n} {a.shape} {a.dtype}" for n, a in sorted(arrays.items()))
 
 
-def _matrix(
-    source: str,
-    place: Place,
-    dataset: StoredDataset,
-    array: zarr.Array[Any],
-    opening: Opening,
-) -> Matrix:
+def _matrix(node: Node, dataset: StoredDataset, array: zarr.Array[Any], opening: Opening) -> Matrix:
     name = array.basename or "data"
-    check_table(name, source, array.shape, np.dtype(array.dtype))
+    what = f"{name!r} in {node.name}"
+    check_table(what, array.shape, np.dtype(array.dtype))
     if 0 in array.chunks and 0 not in array.shape:
         raise RequestError(
             "bad_metadata",
-            f"The Zarr metadata of {name!r} in {source} say chunks of {array.chunks}.",
+            f"The Zarr metadata of {what} say chunks of {array.chunks}.",
             "The metadata is damaged; write the store again.",
         )
     dims = dataset.dims(array)
@@ -303,18 +244,19 @@ def _matrix(
         array.shape,
         opening.sample_dims,
         opening.feature_dims,
-        f"{name!r} in {source}",
+        what,
     )
     feature_dim = stacking.name(samples=False)
     frame = dataset.coordinates(name, stacking.sizes)
-    with coordinates_read(source):
+    with coordinates_read(what):
         frame = features_described(stack_frame(frame, stacking), feature_dim)
         labels = feature_labels(frame, feature_dim)
         check_text(labels, feature_dim)
     attrs = dataset.attrs(array)
     rows = StoredRows(opening.retrying(array), stacking, packing(array, attrs))
+    inventory = Inventory(array, opening.fill_missing_chunks)
     dtype = rows.read(0, 0).dtype
-    check_table(name, source, array.shape, dtype)
+    check_table(what, array.shape, dtype)
     return Matrix(
         rows=rows,
         shape=stacking.table,
@@ -336,6 +278,6 @@ def _matrix(
             encoded=True,
             beside=variables_beside(dataset.own, stacking),
         ),
-        provenance=Provenance(source, Inventory(array, opening.fill_missing_chunks), place),
+        provenance=Provenance(node.name, inventory, node.place),
         guessed=not opening.has_dims,
     )
