@@ -18,7 +18,7 @@ from kmufs_stream.events import Advanced, Progress, Started
 from kmufs_stream.formats.columns import SAMPLE, TEXT, Coordinate
 from kmufs_stream.sources.casting import cast
 from kmufs_stream.sources.convertible import INSIDE
-from kmufs_stream.sources.id_columns import IdColumns
+from kmufs_stream.sources.id_columns import notes_of_block
 from kmufs_stream.sources.matrix import KINDS, is_numeric
 from kmufs_stream.streaming.planning.sizing import BASELINE, MB
 from kmufs_stream.system.memory import size
@@ -120,12 +120,13 @@ def write_blocks(
     arrays = _create_arrays(folder, table, dtype, dims, rows)
     n = incomplete = 0
     missing = np.zeros(int(np.prod(table.inner)), np.int64)  # of each feature
-    id_columns = IdColumns(() if table.labels is None else table.labels)
+    notes = [*table.notes]
     progress(Started("converting", unit="rows", unit_bytes=row))
     for block in _in_chunks(table.read(rows), rows):
         longer = max(_text_bytes(block, texts) - rows * row, 0)
         check_fits(converting, table.held + BLOCKS * (rows * row + longer), budget)
-        id_columns.add(block[VALUES])
+        if not n and table.labels is not None:
+            notes += notes_of_block(table.labels, block[VALUES])
         values = block[VALUES] = cast(block[VALUES], dtype, table.source, OTHER_DTYPE)
         if dtype.kind == "f":
             gaps = np.isnan(values).reshape(len(values), -1)
@@ -146,7 +147,7 @@ def write_blocks(
         "features_without_any": int(np.sum(missing == n)),
     }
     sizes = dict(zip(dims, (n, *table.inner), strict=True))
-    return Written(sizes, counts, (*table.notes, *id_columns.notes()))
+    return Written(sizes, counts, tuple(notes))
 
 
 def _row_bytes(table: ForeignTable, dtype: np.dtype[Any], texts: Sequence[str]) -> int:

@@ -39,10 +39,10 @@ def test_features_that_look_as_if_they_described_samples_are_told(
     assert note.startswith(
         "'n', 'Index', 'label', 'Y' may number the samples or tell what they are"
     )
-    asked_for = "`index_column='n', coordinates=['Index', 'label', 'Y'], overwrite=True`"
+    asked_for = "`coordinates=['n', 'Index', 'label', 'Y'], overwrite=True`"
     assert f"convert again, also with {asked_for}, or say `exclude_features`" in note
     assert done.summary()["notes"] == [note]
-    asked = {"index_column": "n", "coordinates": ["Index", "label", "Y"]}
+    asked = {"coordinates": ["n", "Index", "label", "Y"]}
     done, _ = convert_and_open(tmp_path / f"x.{kind}", overwrite=True, **asked)
     assert done.notes == ()
 
@@ -50,7 +50,7 @@ def test_features_that_look_as_if_they_described_samples_are_told(
 @pytest.mark.parametrize(
     ("column", "parameter"),
     [
-        ({"number": np.arange(N)[::-1] * 3 + 1000}, "index_column='number'"),
+        ({"number": np.arange(N)[::-1] * 3 + 1000}, "coordinates=['number']"),
         ({"plate": np.arange(N) % 8 + 1}, "coordinates=['plate']"),
         ({"dayOf": [None, *np.arange(N - 1) % 8]}, "coordinates=['dayOf']"),
         ({"species_code": np.arange(N) % 30 * 2}, "coordinates=['species_code']"),
