@@ -203,13 +203,10 @@ def plan_tiles(matrix: Matrix, memory: str | int | None) -> Tiling:
     """
     layout = matrix.layout
     if layout.sparsity is not None:
-        turn = layout.sparsity.csr_command
         raise RequestError(
             "sparse",
             f"{matrix.source} is sparse: it has no chunks of rows and columns.",
-            f"Have it stored by rows: {turn}"
-            if turn
-            else "Stored by rows it is streamed as it is.",
+            "Stored by rows (with anndata: a.X = a.X.tocsr()) it is streamed as it is.",
         )
     (n, p), item, budget = matrix.shape, layout.dtype.itemsize, memory_budget(memory)
     rows, columns = min(layout.chunk_rows, max(n, 1)), min(layout.chunk_columns, p)

@@ -26,7 +26,7 @@ from kmufs_stream.sources.layout import Layout
 from kmufs_stream.sources.matrix import Matrix, Metadata, Provenance, Rows, check_table
 from kmufs_stream.sources.nodes import Node, is_array
 from kmufs_stream.sources.opening import Opening
-from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, csr_command, read_dtype
+from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, read_dtype
 from kmufs_stream.sources.zarr_store import open_array
 from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
 from kmufs_stream.storage.integrity import CheckedStore, checks_of, through
@@ -80,12 +80,8 @@ def open_anndata(found: Node, opening: Opening) -> Matrix:
         inventory = array.inventory
     else:
         rows = _sparse(node, shape, f"{values} of {path}", opening)
-        sparsity = rows.sparsity()
-        if isinstance(rows, CSCRows):
-            command = csr_command(place, group, opening.layer, raw=opening.raw)
-            sparsity = replace(sparsity, csr_command=command)
         dtype = read_dtype(dtype)
-        layout = Layout(dtype, 1, shape[1], 1, sparsity=sparsity)
+        layout = Layout(dtype, 1, shape[1], 1, sparsity=rows.sparsity())
         held += rows.held_bytes
         inventory = partial(_sparse_inventory, node, opening)
     zarr_format = root.metadata.zarr_format if found.is_zarr else 3

@@ -12,10 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import Option, RequestError, Text, did_you_mean, first_few
+from kmufs_stream.errors import Option, RequestError, Text, did_you_mean, first_few, listed
 from kmufs_stream.sources.matrix import Matrix, Rows, feature_texts
-from kmufs_stream.sources.names import plain
-from kmufs_stream.sources.spelling import Spellings
+from kmufs_stream.sources.names import canonical, plain
 
 Matched = Literal["label", "position"]
 Patterns = str | Sequence[str] | None
@@ -53,8 +52,12 @@ def find_features(
     place = {label: i for i, label in enumerate(ours)}
     lost = [label for label in labels if label not in place]
     if lost:
-        spellings = Spellings(ours, matrix.metadata.feature_dim)
-        place |= {label: found[0] for label in lost if (found := spellings.of(label))}
+        dim = matrix.metadata.feature_dim
+        alike = _places([canonical(label, dim) for label in ours])
+        for label in lost:
+            found = alike.get(canonical(label, dim), [])
+            if len({ours[i] for i in found}) == 1:  # others may mean the same
+                place[label] = found[0]
     refuse("missing_features", [label for label in lost if label not in place], "lacks", matrix)
     columns = [place[label] for label in labels]
     times, before, taken = Counter(ours), Counter(theirs), Counter(columns)
@@ -122,45 +125,44 @@ def matching(matrix: Matrix, patterns: str | Sequence[str], parameter: str) -> N
     A pattern is a name, a shell pattern, or ``@FILE`` with a name on each line. If no name meets it
     literally, other spellings are tried. Raises RequestError for patterns that meet nothing.
     """
-    labels = matrix.labels
+    labels, dim = matrix.labels, matrix.metadata.feature_dim
     texts = [str(i if labels is None else plain(labels[i])) for i in range(matrix.shape[1])]
-    places: dict[str, list[int]] = {}
-    for i, text in enumerate(texts):
-        places.setdefault(text, []).append(i)
+    places = _places(texts)
+    alike: dict[str, list[int]] = {}
     met = np.zeros(len(texts), bool)
     lost = []
-    spellings = None
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         from_file = pattern.startswith("@") and pattern not in places
         for label in _lines(pattern[1:], parameter) if from_file else [pattern]:
-            found = places.get(label, [])
-            if not found and not from_file:
-                found = [i for i, text in enumerate(texts) if fnmatchcase(text, label)]
+            found = places.get(label) or ([] if from_file else _meeting(label, places))
             if not found and labels is not None:
-                spellings = spellings or Spellings(texts, matrix.metadata.feature_dim)
-                found = spellings.of(label) or ([] if from_file else spellings.meeting(label))
+                alike = alike or _places([canonical(text, dim) for text in texts])
+                spelt = canonical(label, dim)
+                found = alike.get(spelt) or ([] if from_file else _meeting(spelt, alike))
             met[found] = True
             if not found:
                 lost.append(label)
     if lost:
-        whole = None if spellings is None else spellings.completed(lost[0])
-        raise _unknown(lost, list(places), parameter, whole)
+        raise RequestError(
+            "unknown_features",
+            Text("{}: no feature is called {}.", Option(parameter), first_few(map(repr, lost))),
+            f"{did_you_mean(lost[0], places)}Labels are like {listed(map(repr, [*places][:3]))}; "
+            "@FILE takes them from a file.",
+        )
     return met
 
 
-def _unknown(lost: list[str], labels: list[str], parameter: str, whole: str | None) -> RequestError:
-    """The error for patterns that meet no feature; ``whole`` is one to use instead."""
-    hint = f"{did_you_mean(lost[0], labels)}Labels are like {', '.join(map(repr, labels[:3]))}."
-    if whole is not None:
-        hint = f"For all of these, write {whole!r}."
-    elif Path(lost[0]).is_file():
-        hint = f"To take labels from that file, write @{lost[0]}."
-    names = first_few(map(repr, lost))
-    return RequestError(
-        "unknown_features",
-        Text("{}: no feature is called {}.", Option(parameter), names),
-        hint,
-    )
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the features of each name."""
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        places.setdefault(name, []).append(i)
+    return places
+
+
+def _meeting(pattern: str, places: dict[str, list[int]]) -> list[int]:
+    met = (features for name, features in places.items() if fnmatchcase(name, pattern))
+    return [i for features in met for i in features]
 
 
 def _lines(path: str, parameter: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""Find names of features among coordinates, decode them, and show them."""
+"""Find names of features among coordinates, decode, show and compare them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+
+PARTS = re.compile(r"\s+(?=[^\s=]+=)")  # the spaces of "lat=75 lon=202.5"
 
 
 def plain(value: Any) -> str | int | float | bool:
@@ -70,3 +73,24 @@ def joined(names: Sequence[Any], rows: Iterable[Iterable[Any]], count: int) -> N
 def _short(label: str | int | float | bool) -> str:
     whole = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
     return str(int(label) if whole else label)
+
+
+def canonical(name: str, feature_dim: str) -> str:
+    """Spell a name in one way, whatever the order of its parts and the digits of its numbers.
+
+    ``lon=2 lat=75.0`` becomes ``lat=75.0 lon=2.0``, and ``time=2001-01-01`` along the dimension
+    time ``2001-01-01``, as does the midnight of that day.
+    """
+    parts = [part.partition("=") for part in PARTS.split(name.strip())]
+    if len(parts) == 1 and parts[0][0] == feature_dim:
+        return _canonical_value(parts[0][2])
+    if not all(equals for _, equals, _ in parts):
+        return _canonical_value(name.strip())
+    return " ".join(sorted(f"{dim}={_canonical_value(value)}" for dim, _, value in parts))
+
+
+def _canonical_value(text: str) -> str:
+    try:
+        return str(float(text) + 0)  # of -0 too
+    except ValueError:
+        return text.removesuffix("T00:00:00")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import shlex
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +14,6 @@ from scipy.sparse import csc_array, csr_array
 
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.sources.layout import Sparsity
-from kmufs_stream.storage.places import Place
 
 COUNTED_AT_ONCE = 2**22  # entries of CSC
 INT32 = np.iinfo(np.int32).max
@@ -120,7 +117,8 @@ class CSCRows(CSRRows):
             with readable(self._place):
                 rows = np.asarray(self._indices[a : a + COUNTED_AT_ONCE])
                 counts += np.bincount(rows, minlength=n)
-        return self._sparsity(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return replace(self._sparsity(indptr), by_columns=True)
 
     @property
     def held_bytes(self) -> int:
@@ -154,28 +152,6 @@ def _canonical(
     made.check_format(full_check=True)
     made.sum_duplicates()
     return made
-
-
-def csr_command(place: Place, group: str | None, layer: str | None, *, raw: bool) -> str:
-    """Return a command that converts a matrix of AnnData from CSC to CSR, in memory.
-
-    For an object that is not a file or folder of its own, the Python statement is returned.
-    """
-    held = "a.X" if layer is None else f"a.layers[{_quoted(layer)}]"
-    convert = f"{held} = {held}.tocsr()"
-    if raw:
-        convert = "r = a.raw.to_adata(); r.X = r.X.tocsr(); a.raw = r"
-    if group or not isinstance(place, Path) or place.suffix == ".zip":
-        return f"in Python, a being the AnnData object: {convert}"
-    kind = "h5ad" if place.is_file() else "zarr"
-    read = f"a = anndata.read_{kind}({_quoted(str(place))})"
-    write = f"a.write_{kind}({_quoted(f'{place.stem}.csr.{kind}')})"
-    return shlex.join(["python", "-c", f"import anndata; {read}; {convert}; {write}"])
-
-
-def _quoted(text: str) -> str:
-    """Quote a text for Python, without single quotes, which the shell needs."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 @contextlib.contextmanager

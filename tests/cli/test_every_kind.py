@@ -547,7 +547,7 @@ PART = [
         labels_file,
         ("--features", "genes.txt"),
         code="unknown_features",
-        remedy="@genes.txt",
+        remedy="@FILE",
     ),
     Kind(
         "no such file",

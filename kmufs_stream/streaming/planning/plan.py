@@ -329,11 +329,11 @@ def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestErro
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
     hint = Text("Give {memory} or more", memory=f"{-(-peak // MB)}MB")
     sparsity = table.layout.sparsity
-    if sparsity is not None and sparsity.csr_command:
+    if sparsity is not None and sparsity.by_columns:
         hint += (
             f"; the source itself takes {size(table.layout.held_bytes)}: sparse data stored by "
-            f"columns (CSC) are read whole. Stored by rows they are streamed: "
-            f"{sparsity.csr_command}"
+            "columns (CSC) are read whole. Stored by rows (with anndata: a.X = a.X.tocsr(), and "
+            "write it again) they are streamed."
         )
     elif budget < BASELINE:
         hint += f": Python and its libraries take {size(BASELINE)} of it, however small the table."
