@@ -1,7 +1,6 @@
 """A report of selections and sweeps: one HTML page that needs nothing else, and PNG images.
 
-Data go one way: ``content`` reads and sums up, ``figures`` says which figures there are,
-``drawing`` draws them, ``images`` renders them as SVG and PNG, and ``page`` fills the template.
+Data go one way: ``content`` reads and sums up, ``figures`` draws, and ``page`` fills the template.
 """
 
 from __future__ import annotations
@@ -17,15 +16,14 @@ from typing import Any
 from upath import UPath
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import RequestError, Text, missing_library
+from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.storage.output import check_file, check_two_outputs, new_output
-from kmufs_stream.storage.places import Place, PlaceLike, place_of
+from kmufs_stream.storage.places import PlaceLike, place_of
 from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
 NEEDED = ("matplotlib", "jinja2")
-OTHER_IMAGES = (".bmp", ".eps", ".gif", ".jpeg", ".jpg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,8 @@ def report(
     if image_file is not None:
         if page_file.resolve() == image_file.resolve():
             check_two_outputs(image_file, page_file, "png")
-        _check_images(image_file, places, overwrite=overwrite)
+        if image_file.is_file():  # those in a folder are checked once they have names
+            check_file(image_file, "png", places, overwrite=overwrite)
 
     # Half a second, only for those who draw.
     from kmufs_stream.reporting.content import read_all
@@ -157,19 +156,3 @@ def report(
         seconds=time.perf_counter() - began,
         peak=peak_memory(),
     )
-
-
-def _check_images(out: Path, inputs: list[Place], *, overwrite: bool) -> None:
-    """Refuse an image that exists or is no PNG; files in a folder are checked when named."""
-    suffix = out.suffix.lower()
-    if suffix in OTHER_IMAGES:
-        raise RequestError(
-            "bad_option",
-            Text("{png} is the name of an image of another kind.", png=str(out)),
-            Text(
-                "Figures are written as PNG: say {png}, or name a folder.",
-                png=str(out.with_suffix(".png")),
-            ),
-        )
-    if suffix == ".png" or out.is_file():
-        check_file(out, "png", inputs, overwrite=overwrite)

@@ -1,19 +1,33 @@
-"""The figures of a report: which there are, and in words what each shows."""
+"""The figures of a report: in words what each shows, and how it is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
+from matplotlib.ticker import MaxNLocator
 
-from kmufs_stream.reporting import drawing
 from kmufs_stream.reporting.content import Redundancy, Result, Trials, View
-from kmufs_stream.reporting.drawing import ACCENT, MUTED, SECOND, Panel
 from kmufs_stream.results.measures import COPIES
 
+POINTS = 1500  # more are drawn as an image
+NAMED, NAME = 40, 28  # features of a map that are named, at most, and letters of a name
+CURVES = 24  # of a sweep that have a legend, at most
+DASHES, MARKERS = ("-", "--", ":", "-."), "osD^vP*X"
+ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # where a legend stands
+OTHERS = "0.6"  # grey of what is not chosen
+HISTORY = {
+    "objective": "objective (dotted: optimum)",
+    "solver_objective": "what the solver maximises",
+    "residual_u": "primal residual V \N{MINUS SIGN} U",
+    "residual_w": "primal residual V \N{MINUS SIGN} W",
+    "rows_changed": "features exchanged per iteration",
+}
+"""What solvers note at each iteration."""
 SWEPT = {
     "explained": (
         "Explained",
@@ -36,18 +50,12 @@ SWEPT = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, ``WIDTH`` wide; without ``draw``, its caption says why there is none."""
+    """A figure; without ``draw``, its caption says why there is none."""
 
-    slug: str  # its kind, for names of files and styles
+    slug: str  # its kind, for names of files
     title: str
     caption: str
-    alt: str = ""  # for those who cannot see it; goes before the caption
     draw: Callable[[FigureBase], None] | None = None
-    height: float = 2.9  # inches
-
-    @property
-    def description(self) -> str:
-        return f"{self.alt} {self.caption}"
 
 
 def of_result(result: Result) -> list[Picture]:
@@ -55,25 +63,37 @@ def of_result(result: Result) -> list[Picture]:
         _spectrum(result),
         _scores(result),
         _redundancy(result.redundancy),
-        _view(result.view, int(result.attrs["k"]), str(result.attrs["transforms"])),
+        _view(result.view, result.attrs["k"], result.attrs["transforms"]),
         _convergence(result),
     ]
 
 
 def _spectrum(result: Result) -> Picture:
-    values, k = result.eigenvalues, int(result.attrs["k"])
+    values, edge, k = result.eigenvalues, result.edge, int(result.attrs["k"])
     share = values[:k].sum() / result.usable
-    above = int((values > result.edge).sum())
+    above = int((values > edge).sum())
     known = "at least " if above == len(values) else ""
+
+    def draw(figure: FigureBase) -> None:
+        axes, place = figure.subplots(), np.arange(1, len(values) + 1)
+        axes.plot(place, values, ".-", color=OTHERS)
+        axes.plot(place[:k], values[:k], "o", ms=4.5)
+        axes.axvline(k + 0.5, ls="--", label=f"k = {k}")
+        axes.axhline(edge, color="C1", ls=":", label="noise edge")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="component", ylabel="eigenvalue")
+        if values[0] > 30 * values[-1]:
+            _logarithmic(axes)
+        axes.legend()
+
     return Picture(
         "spectrum",
         "Spectrum",
+        f"Eigenvalues of the correlation matrix, from {values[0]:.3g} down to {values[-1]:.3g}. "
         f"The leading k = {k} components hold {share:.1%} of the variance of "
         f"{result.usable:,} standardised features; {known}{above:,} stand above the noise edge "
-        f"{result.edge:.3g}, where independent features would end.",
-        f"Eigenvalues of the correlation matrix from {values[0]:.3g} down to "
-        f"{values[-1]:.3g}, the first {k} marked.",
-        partial(drawing.draw_spectrum, result=result, k=k),
+        f"{edge:.3g}, where independent features would end.",
+        draw,
     )
 
 
@@ -82,15 +102,23 @@ def _scores(result: Result) -> Picture:
     falling = np.sort(scores[~np.isnan(scores)])[::-1]
     cutoff = falling[h - 1]
     best = int((result.scores >= cutoff).sum())
+
+    def draw(figure: FigureBase) -> None:
+        axes, image = figure.subplots(), len(scores) > POINTS
+        axes.plot(scores, ".", color=OTHERS, label="not chosen", rasterized=image)
+        axes.plot(result.selected, result.scores, "o", ms=4, label="chosen", rasterized=image)
+        axes.axhline(cutoff, color="C1", ls=":")
+        axes.set(xlabel="feature, by its place in the table", ylabel="score")
+        axes.set_ylim(bottom=0)
+        axes.legend(**ABOVE, ncols=2)
+
     return Picture(
         "scores",
         "Score of every feature",
         f"Score: the share of a feature's variance that the {result.attrs['k']} components "
         f"explain. Chosen: {result.scores.min():.3f} to {result.scores.max():.3f}; {best:,} of "
         f"{h:,} are among the {h:,} highest of all (above the line at {cutoff:.3f}).",
-        f"Scores of {len(falling):,} features by their place in the table, the {h:,} chosen ones "
-        "marked.",
-        partial(drawing.draw_scores, result=result, cutoff=float(cutoff)),
+        draw,
     )
 
 
@@ -103,6 +131,17 @@ def _redundancy(found: Redundancy | None) -> Picture:
             "the chosen features. Select again to have them.",
         )
     shown = len(found.correlation)
+
+    def draw(figure: FigureBase) -> None:
+        axes = figure.subplots()
+        image = axes.imshow(found.correlation, "RdBu", vmin=-1, vmax=1, interpolation="none")
+        axes.grid(visible=False)
+        axes.set(xticks=[], yticks=[])
+        if shown <= NAMED:
+            names = [shortened(name, NAME) for name in found.names]
+            axes.set_yticks(range(shown), names, fontsize=min(7.5, 200 / shown))
+        figure.colorbar(image, ax=axes, label="r", ticks=[-1, 0, 1], shrink=0.6)
+
     best = f"the best {shown:,}" if shown < found.of else "the chosen"
     return Picture(
         "redundancy",
@@ -110,9 +149,7 @@ def _redundancy(found: Redundancy | None) -> Picture:
         f"Correlations of {best} features, similar ones side by side. Mean absolute correlation "
         f"{found.mean:.3f}; {found.of:,} features are worth {found.effective_rank:.1f} "
         f"uncorrelated ones; {found.copies:,} pairs correlate by more than {COPIES:g}.",
-        f"Map of the correlations of {shown:,} chosen features.",
-        partial(drawing.draw_redundancy, found=found),
-        height=4.0,
+        draw,
     )
 
 
@@ -125,6 +162,19 @@ def _view(view: View | None, k: int, transforms: str) -> Picture:
             "Not drawn: this result holds no data, or too few. A selection that was written "
             "with its columns holds them.",
         )
+
+    def draw(figure: FigureBase) -> None:
+        axes = figure.subplots()
+        for cluster in range(view.clusters.max() + 1):
+            points = view.points[view.clusters == cluster]
+            marker = MARKERS[cluster // 10 % len(MARKERS)]
+            axes.plot(*points.T, marker, ms=2.5, alpha=0.7, rasterized=True)
+            place = np.median(points, axis=0)
+            frame = {"boxstyle": "circle", "facecolor": "white", "edgecolor": OTHERS}
+            axes.annotate(str(cluster + 1), place, ha="center", va="center", bbox=frame)
+        first, second = view.shares
+        axes.set(xlabel=f"component 1 ({first:.0%})", ylabel=f"component 2 ({second:.0%})")
+
     shown = len(view.points)
     which = f"{shown:,} of {view.of:,} samples" if shown < view.of else f"All {shown:,} samples"
     stored = f", as stored (before {transforms})" if transforms else ""
@@ -134,10 +184,8 @@ def _view(view: View | None, k: int, transforms: str) -> Picture:
         title,
         f"{which} on the two leading components of the chosen features, standardised{stored}: "
         f"{sum(view.shares):.0%} of their variance. Colours and numbers: K-means with k = {k} on "
-        "all of the chosen features.",
-        f"Scatter plot; the largest cluster holds {largest:.0%} of these samples.",
-        partial(drawing.draw_view, view=view),
-        height=4.0,
+        f"all of the chosen features; the largest cluster holds {largest:.0%} of these samples.",
+        draw,
     )
 
 
@@ -149,53 +197,37 @@ def _convergence(result: Result) -> Picture:
             f"Nothing to draw: solver {attrs['solver']} has a closed form and takes no iterations."
         )
         return Picture(slug, title, why)
-    steps, panels = len(next(iter(history.values()))), _panels(result)
+
+    def draw(figure: FigureBase) -> None:
+        every = figure.subplots(len(history), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (name, values) in zip(every, history.items(), strict=True):
+            axes.plot(np.arange(1, len(values) + 1), values)
+            axes.set_title(HISTORY.get(name, name))
+            if name == "objective":
+                axes.axhline(float(attrs["optimum"]), color="C1", ls=":")
+            if name.startswith("residual") and (values > 0).all():
+                _logarithmic(axes)
+        every[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        every[-1].set_xlabel("iteration")
+
     if result.greedy:
+        steps = len(next(iter(history.values())))
         said = (
             f"{steps:,} steps, a feature each; what the solver maximises ends at "
             f"{attrs['solver_objective']:.4g}."
         )
-    else:
-        ending = "NOT CONVERGED: the chosen set was still changing"
-        if attrs["converged"]:
-            ending = "The chosen set came to rest"
-        said = (
-            f"{ending} after {attrs['iterations']:,} iterations, at {result.of_optimum:.2%} of the "
-            "model's optimum."
-        )
-        if "residual_u" in history:
-            u, w = history["residual_u"][-1], history["residual_w"][-1]
-            said += f" Primal residuals at the end: {u:.3g} and {w:.3g}."
-    return Picture(
-        slug,
-        title,
-        said,
-        f"Line charts over {steps:,} iterations: {', '.join(panel.title for panel in panels)}.",
-        partial(drawing.draw_convergence, panels=panels),
-        height=0.8 + 1.1 * max(len(panels), 2),
+        return Picture(slug, title, said, draw)
+    ending = "NOT CONVERGED: the chosen set was still changing"
+    if attrs["converged"]:
+        ending = "The chosen set came to rest"
+    said = (
+        f"{ending} after {attrs['iterations']:,} iterations, at {result.of_optimum:.2%} of the "
+        "model's optimum."
     )
-
-
-def _panels(result: Result) -> list[Panel]:
-    """Chart what the solver noted at each iteration."""
-    history, panels = result.history, []
-    if "objective" in history:
-        lines = [("objective", history["objective"], ACCENT)]
-        optimum = float(result.attrs["optimum"])
-        panels.append(Panel("objective (dotted: optimum)", lines, optimum))
-    elif "solver_objective" in history:
-        lines = [("", history["solver_objective"], ACCENT)]
-        panels.append(Panel("what the solver maximises", lines))
     if "residual_u" in history:
-        lines = [
-            ("V \N{MINUS SIGN} U", history["residual_u"], ACCENT),
-            ("V \N{MINUS SIGN} W", history["residual_w"], SECOND),
-        ]
-        panels.append(Panel("primal residuals", lines, logarithmic=True))
-    if "rows_changed" in history:
-        lines = [("", history["rows_changed"], MUTED)]
-        panels.append(Panel("features exchanged per iteration", lines))
-    return panels
+        u, w = history["residual_u"][-1], history["residual_w"][-1]
+        said += f" Primal residuals at the end: {u:.3g} and {w:.3g}."
+    return Picture(slug, title, said, draw)
 
 
 def of_results(results: list[Result]) -> list[Picture]:
@@ -203,33 +235,55 @@ def of_results(results: list[Result]) -> list[Picture]:
     p = len(results[0].every_score)
     if any(len(result.every_score) != p for result in results):
         return []
-    return [
-        Picture(
-            "places",
-            "Where the choices lie",
-            f"Each mark is a chosen feature, at its place among the {p:,} of the table.",
-            f"One row of marks for each of {len(results)} results.",
-            partial(drawing.draw_places, results=results),
-            height=1.0 + 0.3 * len(results),
-        )
-    ]
+
+    def draw(figure: FigureBase) -> None:
+        axes = figure.subplots()
+        axes.eventplot([result.selected for result in results], linelengths=0.7, linewidths=0.9)
+        axes.set_yticks(range(len(results)), [shortened(result.name, NAME) for result in results])
+        axes.set(xlim=(-1, p), xlabel="feature, by its place in the table")
+        axes.invert_yaxis()
+
+    caption = f"Each mark is a chosen feature, at its place among the {p:,} of the table."
+    return [Picture("places", "Where the choices lie", caption, draw)]
 
 
 def of_trials(trials: Trials) -> list[Picture]:
-    pictures = []
-    for column, (title, caption) in SWEPT.items():
-        ends = "; ".join(
-            f"k = {k}, {solver}: {curve[column].iat[-1]:.3f} at h = {curve['h'].iat[-1]}"
-            for (k, solver), curve in trials.curves.items()
-        )
-        pictures.append(
-            Picture(
-                f"sweep-{column.replace('_', '-')}",
-                title,
-                caption,
-                f"Line chart over h, a curve for each k and solver, which ends at {ends}.",
-                partial(drawing.draw_curves, trials=trials, column=column),
-                height=3.3,
-            )
-        )
-    return pictures
+    return [
+        Picture(f"sweep-{column.replace('_', '-')}", title, caption, _curves(trials, column))
+        for column, (title, caption) in SWEPT.items()
+    ]
+
+
+def _curves(trials: Trials, column: str) -> Callable[[FigureBase], None]:
+    """Draw a column of a sweep over h: a hue per solver, dashes per k."""
+    solvers = list(dict.fromkeys(solver for _, solver in trials.curves))
+    ks = sorted({k for k, _ in trials.curves})
+
+    def draw(figure: FigureBase) -> None:
+        axes = figure.subplots()
+        for (k, solver), curve in trials.curves.items():
+            hue, dash = f"C{solvers.index(solver) % 10}", DASHES[ks.index(k) % len(DASHES)]
+            x, y = curve["h"].to_numpy(), curve[column].to_numpy()
+            axes.plot(x, y, color=hue, ls=dash, marker=".", label=f"{solver}, k = {k}")
+            knee = trials.knees[k, solver]
+            if column == "explained" and knee is not None:
+                axes.plot(knee, y[x == knee][0], "o", ms=9, mfc="none", mec=hue)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="h, chosen features", ylabel=column.replace("_", " "))
+        if len(trials.curves) <= CURVES:
+            axes.legend(**ABOVE, ncols=3)
+
+    return draw
+
+
+def _logarithmic(axes: Axes) -> None:
+    """Use a logarithmic scale, with numbers that are no formulas."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
+
+
+def shortened(text: str, letters: int) -> str:
+    """Leave out the middle of a long text."""
+    half = (letters - 1) // 2
+    return text if len(text) <= letters else f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[-half:]}"

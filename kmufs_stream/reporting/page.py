@@ -1,24 +1,50 @@
-"""The page: what its template is filled with."""
+"""The page that a template is filled with, and its figures as SVG and PNG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import io
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import jinja2
-from markupsafe import Markup
+import matplotlib as mpl
+from matplotlib.figure import Figure
 
 from kmufs_stream.errors import counted
 from kmufs_stream.events import Advanced, Progress
-from kmufs_stream.reporting import figures, images
+from kmufs_stream.reporting import figures
 from kmufs_stream.reporting.content import Result, Trials, overlap
-from kmufs_stream.reporting.figures import Picture
+from kmufs_stream.reporting.figures import Picture, shortened
 from kmufs_stream.storage.provenance import TRUTHS, described
 from kmufs_stream.version import __version__
 
 AT_ONCE = 12  # chosen features that are listed before one asks for more
 LISTED = 300  # at most
 IDENTITY = ("source", "variable", "fingerprint", "created", "version", "format", "format_version")
+SIZE = (4.6, 3.8)  # inches of a figure
+CAPTION = 0.9  # inches of its title and caption in a PNG
+LETTERS, HEADING = 80, 28  # of a line of a caption, and of a result's name in a PNG
+PNG_DPI, SVG_DPI = 160, 150  # of the images, and of those within an SVG
+SETTINGS: Any = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": "medium",
+    "figure.constrained_layout.use": True,
+    "font.size": 8.5,
+    "grid.alpha": 0.3,
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kmufs-stream",  # the same figure is the same bit for bit
+    "text.parse_math": False,  # a label may hold a $
+}
 TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("kmufs_stream.reporting"),
     autoescape=True,
@@ -34,40 +60,36 @@ class Page:
     def __init__(self, contents: Sequence[Result | Trials]) -> None:
         self.results = [content for content in contents if isinstance(content, Result)]
         self.sweeps = [content for content in contents if isinstance(content, Trials)]
-        self.several = len(self.results) > 1
-        self.groups: list[tuple[str, list[Picture]]] = [
-            ("side by side", figures.of_results(self.results) if self.several else []),
-            *((result.name, figures.of_result(result)) for result in self.results),
-            *((trials.name, figures.of_trials(trials)) for trials in self.sweeps),
-        ]
+        several = len(self.results) > 1
+        self.compared = figures.of_results(self.results) if several else []
+        self.of_results = [(result, figures.of_result(result)) for result in self.results]
+        self.of_sweeps = [(trials, figures.of_trials(trials)) for trials in self.sweeps]
+        self.agreement = overlap(self.results) if several else None
 
     @property
-    def pictures(self) -> list[tuple[str, str, Picture]]:
-        """All figures in order, each with a name of its own and its heading."""
-        every = [(heading, picture) for heading, group in self.groups for picture in group]
-        return [(f"{i:02d}-{p.slug}", heading, p) for i, (heading, p) in enumerate(every, 1)]
+    def pictures(self) -> list[tuple[str, Picture]]:
+        """All figures in order, each with its heading."""
+        each = [(result.name, pictures) for result, pictures in self.of_results]
+        each += [(trials.name, pictures) for trials, pictures in self.of_sweeps]
+        named = [("side by side", self.compared), *each]
+        return [(heading, picture) for heading, pictures in named for picture in pictures]
 
     def html(self, command: str | None, progress: Progress) -> str:
         """Return the page as one document without outside references."""
-        names = {id(picture): name for name, _, picture in self.pictures}
 
-        def svg(picture: Picture) -> Markup | None:
-            drawn = None
-            if picture.draw is not None:
-                drawn = Markup(images.as_svg(picture, f"f{names[id(picture)]}"))
+        def svg(picture: Picture) -> str | None:
+            drawn = None if picture.draw is None else _svg(picture)
             progress(Advanced(1))
             return drawn
 
-        compared, *each = [pictures for _, pictures in self.groups]
-        r = len(self.results)
         return TEMPLATES.get_template("page.html").render(
             title=self._title(),
             command=command,
             version=__version__,
-            compared=compared,
-            agreement=overlap(self.results) if self.several else None,
-            results=list(zip(self.results, each[:r], strict=True)),
-            sweeps=list(zip(self.sweeps, each[r:], strict=True)),
+            compared=self.compared,
+            agreement=self.agreement,
+            results=self.of_results,
+            sweeps=self.of_sweeps,
             svg=svg,
             facts=_facts,
             at_once=AT_ONCE,
@@ -76,12 +98,13 @@ class Page:
 
     def images(self, out: Path) -> dict[Path, bytes]:
         """Return all figures as one PNG file, or as one each in a folder, which is made."""
+        drawn = [(heading, p) for heading, p in self.pictures if p.draw is not None]
         if out.suffix.lower() == ".png":
-            return {out: images.as_png(self.groups)}
+            return {out: _png(drawn)}
         out.mkdir(parents=True, exist_ok=True)
         return {
-            out / f"{name}.png": images.as_png([(heading, [picture])])
-            for name, heading, picture in self.pictures
+            out / f"{number:02d}-{picture.slug}.png": _png([(heading, picture)])
+            for number, (heading, picture) in enumerate(self.pictures, 1)
             if picture.draw is not None
         }
 
@@ -101,3 +124,48 @@ def _facts(result: Result) -> dict[str, list[tuple[str, str]]]:
         "Origin": described({name: attrs.get(name) for name in IDENTITY}),
         "Options and outcome": described({name: attrs[name] for name in ours}),
     }
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Ignore the user's settings, and warnings of fonts that lack letters of a label."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        mpl.rcdefaults()
+        mpl.rcParams.update(SETTINGS)
+        yield
+
+
+def _svg(picture: Picture) -> str:
+    """Draw a figure as SVG, in base64."""
+    assert picture.draw is not None
+    stream = io.BytesIO()
+    with _settings():
+        figure = Figure(figsize=SIZE)
+        picture.draw(figure)
+        figure.savefig(stream, format="svg", metadata={"Date": None}, dpi=SVG_DPI)
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+def _png(pictures: Sequence[tuple[str, Picture]]) -> bytes:
+    """Draw figures as one image, two side by side, each between its title and its caption.
+
+    The image's description tells what they show.
+    """
+    columns = min(len(pictures), 2)
+    rows = -(-len(pictures) // columns)
+    width, height = SIZE
+    stream = io.BytesIO()
+    with _settings():
+        figure = Figure(figsize=(width * columns, (height + CAPTION) * rows))
+        places = figure.subfigures(rows, columns, squeeze=False).flat
+        for place, (heading, picture) in zip(places, pictures, strict=False):
+            assert picture.draw is not None
+            title = f"{picture.title} \N{MIDDLE DOT} {shortened(heading, HEADING)}"
+            place.suptitle(title, x=0.02, ha="left", weight="bold")
+            place.supxlabel(textwrap.fill(picture.caption, LETTERS), x=0.02, ha="left", size=7)
+            picture.draw(place)
+        said = " ".join(f"{picture.title}: {picture.caption}" for _, picture in pictures)
+        metadata = {"Software": None, "Description": said}
+        figure.savefig(stream, format="png", dpi=PNG_DPI, metadata=metadata)
+    return stream.getvalue()
