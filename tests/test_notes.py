@@ -109,16 +109,14 @@ def test_the_source_is_what_was_given() -> None:
 def test_a_long_solve_is_foretold() -> None:
     said = long_run_note(["admm"], 800, [600], 3000)
     assert said is not None
-    assert "some 300 steps, 3,000 at most" in said
+    assert "800 features" in said
     assert "exact" in said
     assert "consensus" in said
     assert long_run_note(["admm"], 800, [100], 3000) is None
     assert long_run_note(["admm"], 800, [600], 10) is None  # few steps are asked for
     assert long_run_note(["consensus", "exact"], 800, [600], 3000) is None
     assert long_run_note(["admm"], 800, [800], 3000) is None  # nothing is left to choose
-    many = long_run_note(["exact", "admm"], 800, [100, 200] * 20, 3000)
-    assert many is not None
-    assert "40 trials" in many
+    assert long_run_note(["exact", "admm"], 800, [100, 200] * 20, 3000) is not None
 
 
 def test_it_is_foretold_once_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:

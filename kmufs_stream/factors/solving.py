@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, Text, counted, unknown_value
+from kmufs_stream.errors import RequestError, Text, unknown_value
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.methods.leading import components_for
-from kmufs_stream.options import (
-    AdmmOptions,
-)
+from kmufs_stream.options import AdmmOptions
 from kmufs_stream.solvers import (
+    Blocks,
+    Rows,
     Solution,
+    Watcher,
     admm,
     admm_bytes,
     consensus,
@@ -28,13 +28,11 @@ from kmufs_stream.solvers import (
     factor_rows,
     joint,
     joint_bytes,
-    kept_rows,
     ranking,
 )
-from kmufs_stream.solvers.correlations import Rows
-from kmufs_stream.solvers.solution import Watcher
 from kmufs_stream.sources import Matrix
 from kmufs_stream.system import blas
+from kmufs_stream.typing import Float
 
 USUAL_STEPS = 300  # iterations of the ADMM: 295 to 348 measured on 5,000 x 800 counts
 LONG = 6e11  # operations that take about a minute
@@ -42,91 +40,16 @@ LONG = 6e11  # operations that take about a minute
 
 @dataclass(frozen=True)
 class SolverInput:
-    """A factor of k components or more, and the question that a solver answers by it."""
+    """What a solver may ask for; see :mod:`kmufs_stream.solvers`."""
 
-    factor: Factor
-    k: int
+    components: Float
+    eigenvalues: Float
+    rows: Rows
+    sample: Blocks
     h: int
-    options: AdmmOptions
+    tolerance: float
     watch: Watcher
-
-    @property
-    def components(self) -> NDArray[np.float64]:
-        """P_k, shape (u, k)."""
-        return np.ascontiguousarray(self.factor.components[:, : self.k])
-
-    @property
-    def eigenvalues(self) -> NDArray[np.float64]:
-        """S_k^2 / n, shape (k,)."""
-        return self.factor.eigenvalues[: self.k]
-
-    @property
-    def rows(self) -> Rows:
-        """Rows of the correlation matrix, rebuilt from the components if it was not formed."""
-        if self.factor.correlation is None:
-            return factor_rows(self.factor.components, self.factor.eigenvalues)
-        return kept_rows(self.factor.correlation)
-
-
-def _admm(given: SolverInput) -> Solution:
-    h, tie, options = given.h, given.factor.tie, vars(given.options)
-    if h == len(given.components):  # nothing is left to choose
-        return _exact(given)
-    try:
-        with blas.cores_for(len(given.components) * h**2):
-            return admm(
-                given.components,
-                given.eigenvalues,
-                h,
-                tolerance=tie,
-                watch=given.watch,
-                **options,
-            )
-    except ValueError as error:  # a penalty out of proportion to these data
-        raise RequestError(
-            "bad_option",
-            f"The ADMM cannot run: {error}.",
-            Text("Change or leave out {mu0}, {mu_max}."),
-        ) from error
-
-
-def _exact(given: SolverInput) -> Solution:
-    return exact(given.components, given.eigenvalues, given.h, tolerance=given.factor.tie)
-
-
-def _by_correlations(solver: Callable[..., Solution], given: SolverInput) -> Solution:
-    components, h = given.components, given.h
-    with blas.cores_for(len(components) * h * given.k):
-        return solver(
-            components,
-            given.eigenvalues,
-            given.rows,
-            h,
-            tolerance=given.factor.tie,
-            watch=given.watch,
-        )
-
-
-def _consensus(given: SolverInput) -> Solution:
-    factor, k = given.factor, given.k
-    m = len(factor.sample.index)
-    if m < 2:
-        raise RequestError(
-            "no_sample",
-            f"Solver consensus clusters the factor's row sample, which holds {m} rows.",
-            Text("Decompose again, or choose {solver}.", solver="css"),
-        )
-    with blas.cores_for(m * len(factor.components) * k):
-        return consensus(
-            factor.components,
-            factor.eigenvalues,
-            given.rows,
-            factor.sample_blocks,
-            k,
-            given.h,
-            tolerance=factor.tie,
-            watch=given.watch,
-        )
+    options: AdmmOptions
 
 
 def _rows_bytes(p: int, k: int, rows: int) -> int:
@@ -136,38 +59,67 @@ def _rows_bytes(p: int, k: int, rows: int) -> int:
 
 @dataclass(frozen=True)
 class Solver:
-    """How a solver is run, and what it takes.
+    """How a solver is run, and what it takes for p features, k, h and a sample of m rows.
 
     Attributes
     ----------
     run : chooses; its indices count usable features.
-    memory : working memory in bytes for p features, k, h and a sample of m rows.
+    work : multiplications of its largest product.
+    memory : working memory in bytes.
     steps : unit of its progress: ``iterations``, ``features`` chosen one by one, or "" for a closed
         form.
     takes_options : whether AdmmOptions are its parameters.
     """
 
     run: Callable[[SolverInput], Solution]
+    work: Callable[[int, int, int, int], int]
     memory: Callable[[int, int, int, int], int]
     steps: str
     takes_options: bool = False
 
 
 SOLVERS = {
-    "admm": Solver(_admm, lambda p, k, h, m: admm_bytes(p, k, h), "iterations", True),
-    "exact": Solver(_exact, lambda p, k, h, m: 8 * p * (k + 4), ""),
+    "admm": Solver(
+        lambda a: admm(
+            a.components,
+            a.eigenvalues,
+            a.h,
+            tolerance=a.tolerance,
+            watch=a.watch,
+            **vars(a.options),
+        ),
+        lambda p, k, h, m: p * h**2,
+        lambda p, k, h, m: admm_bytes(p, k, h),
+        "iterations",
+        takes_options=True,
+    ),
+    "exact": Solver(
+        lambda a: exact(a.components, a.eigenvalues, a.h, tolerance=a.tolerance),
+        lambda p, k, h, m: p * k,
+        lambda p, k, h, m: 8 * p * (k + 4),
+        "",
+    ),
     "joint": Solver(
-        partial(_by_correlations, joint),
+        lambda a: joint(
+            a.components, a.eigenvalues, a.rows, a.h, tolerance=a.tolerance, watch=a.watch
+        ),
+        lambda p, k, h, m: p * h * k,
         lambda p, k, h, m: joint_bytes(p, k, h) + _rows_bytes(p, k, h),
         "iterations",
     ),
     "css": Solver(
-        partial(_by_correlations, css),
+        lambda a: css(
+            a.components, a.eigenvalues, a.rows, a.h, tolerance=a.tolerance, watch=a.watch
+        ),
+        lambda p, k, h, m: p * h * k,
         lambda p, k, h, m: css_bytes(p, k, h) + _rows_bytes(p, k, 1),
         "features",
     ),
     "consensus": Solver(
-        _consensus,
+        lambda a: consensus(
+            a.components, a.eigenvalues, a.rows, a.sample, a.h, tolerance=a.tolerance, watch=a.watch
+        ),
+        lambda p, k, h, m: p * k * m,
         lambda p, k, h, m: consensus_bytes(p, k, m) + _rows_bytes(p, k, 1),
         "features",
     ),
@@ -199,20 +151,38 @@ def solve(
     Raises RequestError where the solver needs what the factor lacks, and for penalties with which
     the ADMM cannot run.
     """
-
-    def watch(**figures: float) -> None:
-        progress(Advanced(1, figures=figures))
-
-    return SOLVERS[solver].run(SolverInput(factor, k, h, options, watch))
+    p, m, correlation = len(factor.components), len(factor.sample.index), factor.correlation
+    if correlation is None:
+        rows = factor_rows(factor.components, factor.eigenvalues)
+    else:
+        rows = correlation.__getitem__
+    given = SolverInput(
+        components=np.ascontiguousarray(factor.components[:, :k]),
+        eigenvalues=factor.eigenvalues[:k],
+        rows=rows,
+        sample=factor.sample_blocks,
+        h=h,
+        tolerance=factor.tie,
+        watch=lambda **figures: progress(Advanced(1, figures=figures)),
+        options=options,
+    )
+    nothing_left = solver == "admm" and h == p
+    chosen = SOLVERS["exact" if nothing_left else solver]
+    try:
+        with blas.cores_for(chosen.work(p, k, h, m)):
+            return chosen.run(given)
+    except ValueError as error:  # a penalty out of proportion to these data, too small a sample
+        raise RequestError(
+            "bad_option",
+            f"The solver {solver} cannot run: {error}.",
+            Text("Choose another {solver}, or leave out {mu0} and {mu_max}."),
+        ) from error
 
 
 def check_solver(solver: str) -> None:
     """Raise RequestError for a solver that does not exist."""
     if solver not in SOLVERS:
-        error = unknown_value("solver", solver, SOLVERS)
-        if "," in solver:
-            error.remedy += " kmufs-stream sweep takes several."
-        raise error
+        raise unknown_value("solver", solver, SOLVERS)
 
 
 def long_run_note(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: int) -> str | None:
@@ -224,33 +194,23 @@ def long_run_note(solvers: Iterable[str], p: int, hs: Sequence[int], max_iter: i
     steps = min(USUAL_STEPS, max_iter)
     if "admm" not in solvers or steps * sum(4 * p * h**2 + 60 * h**3 for h in chosen) < LONG:
         return None
-    many = f"{len(chosen):,} trials of " if len(chosen) > 1 else ""
     return (
-        f"the solver admm may take minutes: {many}some {steps:,} steps, {max_iter:,} at most, "
-        f"whose work grows with {p:,} features and with the cube of h, {max(chosen):,}; the solver "
-        "exact has the model's optimum at once, and consensus usually finds clusters better"
+        f"the solver admm may take minutes, since its work grows with {p:,} features and with the "
+        f"cube of h, {max(chosen):,}; the solver exact has the model's optimum at once, and "
+        "consensus usually finds clusters better"
     )
 
 
 def size_note(k: int, h: int) -> str | None:
     """Note that k = 1 separates nothing, or that h features cannot separate k clusters."""
     if k == 1:
-        return Text(
-            "one cluster separates nothing: what is chosen follows the first "
-            "component alone, as if to tell two apart; give {k} or more",
-            k=2,
+        return Text("one cluster separates nothing; give {k} or more", k=2)
+    if h < k - 1:
+        directions = (
+            "{:,} clusters differ along up to {:,} directions; give {h} or more to span them"
         )
-    if h >= k - 1:
-        return None
-    return Text(
-        "{:,} clusters differ along up to {:,} directions, of which {} can span "
-        "{:,}; give {h} or more to span them all",
-        k,
-        k - 1,
-        counted(h, "features"),
-        h,
-        h=k - 1,
-    )
+        return Text(directions, k, k - 1, h=k - 1)
+    return None
 
 
 def usable_positions(

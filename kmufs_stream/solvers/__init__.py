@@ -21,16 +21,19 @@ the arguments is bounded by functions such as :func:`admm_bytes`.
 """
 
 from kmufs_stream.solvers.admm import admm, admm_bytes
-from kmufs_stream.solvers.consensus import consensus, consensus_bytes
-from kmufs_stream.solvers.correlations import factor_rows, kept_rows
+from kmufs_stream.solvers.consensus import Blocks, consensus, consensus_bytes
+from kmufs_stream.solvers.correlations import Rows, factor_rows
 from kmufs_stream.solvers.css import css, css_bytes
 from kmufs_stream.solvers.exact import exact
 from kmufs_stream.solvers.joint import joint, joint_bytes
 from kmufs_stream.solvers.scores import feature_scores, ranking
-from kmufs_stream.solvers.solution import Solution
+from kmufs_stream.solvers.solution import Solution, Watcher
 
 __all__ = [
+    "Blocks",
+    "Rows",
     "Solution",
+    "Watcher",
     "admm",
     "admm_bytes",
     "consensus",
@@ -42,6 +45,5 @@ __all__ = [
     "feature_scores",
     "joint",
     "joint_bytes",
-    "kept_rows",
     "ranking",
 ]

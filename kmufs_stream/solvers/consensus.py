@@ -28,7 +28,6 @@ def consensus(
     eigenvalues: Float,
     rows: Rows,
     sample: Blocks,
-    k: int,
     h: int,
     *,
     tolerance: float,
@@ -52,8 +51,7 @@ def consensus(
     chosen ones raises the denominator more than the numerator. Alignments that differ by no more
     than a share ``tolerance`` tie. ``solver_objective`` is the alignment, 0 to 1.
 
-    Takes all r components and their eigenvalues, of which the leading k are used. Raises
-    ValueError also for k outside 1..r and for a sample of fewer than two rows.
+    Raises ValueError also for a sample of fewer than two rows.
 
     O(m p k) for a sample of m rows, and up to O(m^2 k) for its neighbours; O(p h) for the choice,
     which takes one row of the correlation matrix per step. Deterministic: Lanczos and K-means
@@ -62,11 +60,9 @@ def consensus(
     Source: Cortes, Mohri and Rostamizadeh (JMLR 2012) on centred alignment; Strehl and Ghosh
     (JMLR 2002) on cluster ensembles; Ng, Jordan and Weiss (NIPS 2001) on spectral clustering.
     """
-    p, r = components.shape
+    p = len(components)
     check_h(h, p)
-    if not 1 <= k <= r:
-        raise ValueError(f"k is {k}; it must lie between 1 and the {r} components")
-    found = ensemble(components, eigenvalues, sample, k)
+    found = ensemble(components, eigenvalues, sample)
     aligned, length, crossed = 0.0, 0.0, np.zeros(p)  # crossed: sum over the chosen of C_ij^2
     free = np.ones(p, dtype=bool)
     selected = np.empty(h, np.int64)
@@ -110,21 +106,22 @@ class Ensemble(NamedTuple):
     length: float  # Frobenius norm of the mean of the runs' centred kernels Y Y^T
 
 
-def ensemble(components: Float, eigenvalues: Float, sample: Blocks, k: int) -> Ensemble:
+def ensemble(components: Float, eigenvalues: Float, sample: Blocks) -> Ensemble:
     """Cluster the sample several times, and measure every feature's variance between clusters."""
+    p, k = components.shape
     # Scores of unit variance, or 0 where the component is rounding.
     scale = np.zeros(k)
-    known = eigenvalues[:k] > NOTHING * eigenvalues[0]
-    scale[known] = 1 / np.sqrt(eigenvalues[:k][known])
-    leading = components[:, :k] * scale
-    scores = np.concatenate([clipped @ leading for clipped in _clipped(sample)])
+    known = eigenvalues > NOTHING * eigenvalues[0]
+    scale[known] = 1 / np.sqrt(eigenvalues[known])
+    leading = components * scale
+    scores = np.concatenate([leading[:0], *(clipped @ leading for clipped in _clipped(sample))])
     m = len(scores)
     if m < 2:
         raise ValueError(f"a sample of {m} rows cannot be clustered")
     members = _memberships(scores, k)
     sizes = np.asarray(members.sum(axis=1))
-    sums = np.zeros((len(sizes), components.shape[0]))
-    total = np.zeros(components.shape[0])
+    sums = np.zeros((len(sizes), p))
+    total = np.zeros(p)
     start = 0
     for clipped in _clipped(sample):
         sums += members[:, start : start + len(clipped)] @ clipped

@@ -1,4 +1,4 @@
-"""Rows of the correlation matrix: of the matrix itself, or approximated from a factor."""
+"""Rows of the correlation matrix, approximated where it was not formed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from kmufs_stream.typing import Float, Int
 
 Rows = Callable[[Int], Float]
 """From m indices to those rows of the p x p correlation matrix, shape (m, p)."""
-
-
-def kept_rows(correlation: Float) -> Rows:
-    """Take rows from the matrix."""
-    return lambda index: correlation[index]
 
 
 def factor_rows(components: Float, eigenvalues: Float) -> Rows:

@@ -66,7 +66,7 @@ def polar_step(p: int, k: int, h: int) -> dict[str, Any]:
 
 def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
     """One of the solvers that use correlations, from the matrix or from the factor alone."""
-    from kmufs_stream.solvers import consensus, css, factor_rows, joint, kept_rows
+    from kmufs_stream.solvers import consensus, css, factor_rows, joint
     from kmufs_stream.system import blas
 
     basis, values = components(p, 2 * k + 1)
@@ -76,7 +76,7 @@ def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
         for start in range(0, p, 1000):
             index = np.arange(start, min(start + 1000, p))
             matrix[index] = rows(index)
-        rows = kept_rows(matrix)
+        rows = matrix.__getitem__
     m = min(20_000, 64_000_000 // p)  # as many rows as a factor keeps of float32
 
     def sample() -> Iterator[Float]:
@@ -87,7 +87,7 @@ def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
 
     with blas.all_cores(), Work() as work:
         if solver == "consensus":
-            consensus(basis, values, rows, sample, k, h, tolerance=1e-12)
+            consensus(basis[:, :k], values[:k], rows, sample, h, tolerance=1e-12)
         else:
             run = {"css": css, "joint": joint}[solver]
             run(basis[:, :k], values[:k], rows, h, tolerance=1e-12)

@@ -115,7 +115,6 @@ def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
         ("help select", "Type: kmufs-stream select --help\n"),
         ("select 'my x.zarr' --k 2", "kmufs-stream sweep 'my x.zarr' --suggest-k --suggest-h\n"),
         ("decompose --k", "See kmufs-stream decompose --help.\n"),
-        ("plan x.zarr --k 2 --h 3 --solver admm,css", "kmufs-stream sweep takes several.\n"),
     ],
 )
 def test_words_that_are_none_of_ours(cli: Cli, folder: Path, typed: str, told: str) -> None:

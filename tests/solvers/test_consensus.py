@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.cluster import KMeans
 
-from kmufs_stream.solvers import consensus, consensus_bytes, kept_rows
+from kmufs_stream.solvers import consensus, consensus_bytes
 from kmufs_stream.solvers.consensus import Blocks, cluster_counts, ensemble
 from kmufs_stream.system import blas
 from tests.solvers.literal import spectral_embedding
@@ -71,7 +71,7 @@ def kernels(Z: Array, P: Array, values: Array, k: int) -> tuple[Array, Array]:
 def test_variances_between_clusters_are_inner_products_with_the_mean_kernel() -> None:
     Z, P, values, _ = planted()
     clipped, kernel = kernels(Z, P, values, 3)
-    found = ensemble(P, values, in_blocks(Z, 600), 3)
+    found = ensemble(P[:, :3], values[:3], in_blocks(Z, 600))
     expected = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
     np.testing.assert_allclose(found.between, expected, rtol=1e-9, atol=1e-12)
     assert found.length == pytest.approx(np.linalg.norm(kernel), rel=1e-9)
@@ -90,7 +90,7 @@ def test_each_step_aligns_the_kernels_best() -> None:
             if i not in chosen
         }
         chosen.append(max(tried, key=lambda i: tried[i]))
-    found = consensus(P, values, kept_rows(C), in_blocks(Z, 600), 3, 6, tolerance=1e-12)
+    found = consensus(P[:, :3], values[:3], C.__getitem__, in_blocks(Z, 600), 6, tolerance=1e-12)
     assert found.selected.tolist() == sorted(chosen)
     value = gain[chosen].sum() / np.linalg.norm(C[np.ix_(chosen, chosen)])
     value /= np.linalg.norm(kernel)
@@ -103,38 +103,42 @@ def test_each_step_aligns_the_kernels_best() -> None:
 def test_chooses_features_that_separate_clusters_in_different_directions_first() -> None:
     Z, P, values, _ = planted(copies=4)
     C = Z.T @ Z / len(Z)
-    two = consensus(P, values, kept_rows(C), in_blocks(Z, 600), 3, 2, tolerance=1e-12).selected
+    two = consensus(
+        P[:, :3], values[:3], C.__getitem__, in_blocks(Z, 600), 2, tolerance=1e-12
+    ).selected
     assert two[0] < 4 <= two[1] < 8
-    eight = consensus(P, values, kept_rows(C), in_blocks(Z, 600), 3, 8, tolerance=1e-12).selected
+    eight = consensus(
+        P[:, :3], values[:3], C.__getitem__, in_blocks(Z, 600), 8, tolerance=1e-12
+    ).selected
     assert eight.tolist() == list(range(8))
 
 
 def test_the_size_of_blocks_does_not_matter() -> None:
     Z, P, values, _ = planted(copies=3)
-    rows = kept_rows(Z.T @ Z / len(Z))
-    first = consensus(P, values, rows, in_blocks(Z, 600), 3, 9, tolerance=1e-12)
+    rows = (Z.T @ Z / len(Z)).__getitem__
+    first = consensus(P[:, :3], values[:3], rows, in_blocks(Z, 600), 9, tolerance=1e-12)
     for size in (1, 37):
-        again = consensus(P, values, rows, in_blocks(Z, size), 3, 9, tolerance=1e-12)
+        again = consensus(P[:, :3], values[:3], rows, in_blocks(Z, size), 9, tolerance=1e-12)
         assert again.selected.tolist() == first.selected.tolist()
         assert again.solver_objective == pytest.approx(first.solver_objective, rel=1e-12)
 
 
 def test_the_order_of_features_and_threads_of_blas_do_not_matter() -> None:
     Z, P, values, _ = planted(copies=3)
-    first = ensemble(P, values, in_blocks(Z, 600), 3)
+    first = ensemble(P[:, :3], values[:3], in_blocks(Z, 600))
     order = np.random.default_rng(0).permutation(Z.shape[1])
     with blas.one_thread():
-        again = ensemble(P[order], values, in_blocks(Z[:, order], 600), 3)
+        again = ensemble(P[order, :3], values[:3], in_blocks(Z[:, order], 600))
     np.testing.assert_allclose(again.between, first.between[order], rtol=1e-12)
     assert again.length == pytest.approx(first.length, rel=1e-12)
 
 
 def test_each_row_given_three_times_chooses_the_same() -> None:
     Z, P, values, _ = planted(copies=3)
-    rows = kept_rows(Z.T @ Z / len(Z))
-    first = consensus(P, values, rows, in_blocks(Z, 600), 3, 5, tolerance=1e-12)
+    rows = (Z.T @ Z / len(Z)).__getitem__
+    first = consensus(P[:, :3], values[:3], rows, in_blocks(Z, 600), 5, tolerance=1e-12)
     thrice = consensus(
-        P, values, rows, in_blocks(np.repeat(Z, 3, axis=0), 600), 3, 5, tolerance=1e-12
+        P[:, :3], values[:3], rows, in_blocks(np.repeat(Z, 3, axis=0), 600), 5, tolerance=1e-12
     )
     assert thrice.selected.tolist() == first.selected.tolist()
 
@@ -143,19 +147,19 @@ def test_the_order_of_rows_does_not_matter_where_there_are_no_clusters() -> None
     Z = np.random.default_rng(0).standard_normal((600, 13))
     _, s, Pt = np.linalg.svd(Z, full_matrices=False)
     P, values = np.ascontiguousarray(Pt[:7].T), s[:7] ** 2 / len(Z)
-    first = ensemble(P, values, in_blocks(Z, 600), 3)
+    first = ensemble(P[:, :3], values[:3], in_blocks(Z, 600))
     for seed in range(3):
         shuffled = np.random.default_rng(seed).permutation(Z)
-        again = ensemble(P, values, in_blocks(shuffled, 600), 3)
+        again = ensemble(P[:, :3], values[:3], in_blocks(shuffled, 600))
         np.testing.assert_allclose(again.between, first.between, rtol=1e-9)
         assert again.length == pytest.approx(first.length, rel=1e-9)
 
 
 def test_two_runs_are_equal_bit_for_bit() -> None:
     Z, P, values, _ = planted()
-    rows = kept_rows(Z.T @ Z / len(Z))
+    rows = (Z.T @ Z / len(Z)).__getitem__
     first, again = (
-        consensus(P, values, rows, in_blocks(Z, 50), 3, 5, tolerance=0.0) for _ in range(2)
+        consensus(P[:, :3], values[:3], rows, in_blocks(Z, 50), 5, tolerance=0.0) for _ in range(2)
     )
     assert (
         first.history["solver_objective"].tobytes() == again.history["solver_objective"].tobytes()
@@ -168,7 +172,12 @@ def test_two_runs_are_equal_bit_for_bit() -> None:
 def test_every_shape(k: int, h: int, m: int) -> None:
     Z, P, values, _ = planted()
     found = consensus(
-        P, values, kept_rows(Z.T @ Z / len(Z)), in_blocks(Z[:m], 3), k, h, tolerance=1e-12
+        P[:, :k],
+        values[:k],
+        (Z.T @ Z / len(Z)).__getitem__,
+        in_blocks(Z[:m], 3),
+        h,
+        tolerance=1e-12,
     )
     assert np.array_equal(found.selected, np.unique(found.selected))
     assert found.selected.size == h
@@ -178,32 +187,38 @@ def test_a_sample_of_few_distinct_rows() -> None:
     Z, P, values, _ = planted()
     sample = np.tile(Z[:3], (40, 1))
     found = consensus(
-        P, values, kept_rows(Z.T @ Z / len(Z)), in_blocks(sample, 50), 5, 4, tolerance=1e-12
+        P[:, :5],
+        values[:5],
+        (Z.T @ Z / len(Z)).__getitem__,
+        in_blocks(sample, 50),
+        4,
+        tolerance=1e-12,
     )
     assert found.selected.size == 4
 
 
 @pytest.mark.parametrize(
     ("k", "h", "m", "message"),
-    [(3, 0, 9, "h is 0"), (3, 12, 9, "h is 12"), (0, 2, 9, "k is 0"), (8, 2, 9, "k is 8"),
-     (3, 2, 1, "sample of 1 rows")],
+    [(3, 0, 9, "h is 0"), (3, 12, 9, "h is 12"), (3, 2, 1, "sample of 1 rows")],
 )  # fmt: skip
 def test_bad_requests_are_refused(k: int, h: int, m: int, message: str) -> None:
     Z, P, values, _ = planted()
     with pytest.raises(ValueError, match=message):
-        consensus(P, values, kept_rows(np.eye(13)), in_blocks(Z[:m], 9), k, h, tolerance=0.0)
+        consensus(
+            P[:, :k], values[:k], np.eye(13).__getitem__, in_blocks(Z[:m], 9), h, tolerance=0.0
+        )
 
 
 @pytest.mark.parametrize(("m", "p", "k"), [(4000, 200, 5), (300, 3000, 20), (500, 40, 2)])
 def test_memory_stays_below_the_bound(m: int, p: int, k: int) -> None:
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((m, p))
-    P = np.linalg.qr(rng.standard_normal((p, 2 * k)))[0]
-    C, values = np.eye(p), np.ones(2 * k)
+    P = np.linalg.qr(rng.standard_normal((p, k)))[0]
+    C, values = np.eye(p), np.ones(k)
     blocks = in_blocks(Z, max(2**20 // p, 1))
     tracemalloc.start()
     try:
-        consensus(P, values, kept_rows(C), blocks, k, 3, tolerance=0.0)
+        consensus(P, values, C.__getitem__, blocks, 3, tolerance=0.0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kmufs_stream.solvers import css, css_bytes, factor_rows, kept_rows
+from kmufs_stream.solvers import css, css_bytes, factor_rows
 from tests.solvers.real_factors import REFERENCE, standardised
 
 Array = npt.NDArray[np.float64]
@@ -61,7 +61,7 @@ def small(n: int, p: int, k: int, seed: int = 0) -> tuple[Array, Array, Array, A
 @pytest.mark.parametrize(("p", "k", "h"), [(12, 3, 1), (12, 3, 5), (12, 1, 4), (9, 4, 9)])
 def test_same_as_trying_every_feature(p: int, k: int, h: int) -> None:
     Z, Q, P, lam = small(60, p, k)
-    found = css(P, lam, kept_rows(Z.T @ Z / len(Z)), h, tolerance=1e-12)
+    found = css(P, lam, (Z.T @ Z / len(Z)).__getitem__, h, tolerance=1e-12)
     assert found.selected.tolist() == literal_css(Z, Q, h)
     value = explained(Z[:, found.selected], Q)
     assert found.solver_objective == pytest.approx(value, rel=1e-9)
@@ -77,7 +77,7 @@ def test_same_as_the_unblocked_recursion_on_real_data(name: str) -> None:
     k, C = REFERENCE[name][1], Z.T @ Z / len(Z)
     values, vectors = np.linalg.eigh(C)
     P, lam = np.ascontiguousarray(vectors[:, : -k - 1 : -1]), values[: -k - 1 : -1]
-    found = css(P, lam, kept_rows(C), 40, tolerance=1e-10)
+    found = css(P, lam, C.__getitem__, 40, tolerance=1e-10)
     assert found.selected.tolist() == deflating_css(C, P * np.sqrt(lam), 40)
 
 
@@ -86,16 +86,16 @@ def test_copies_gain_nothing() -> None:
     doubled = np.hstack([Z, Z])
     _, s, Pt = np.linalg.svd(doubled, full_matrices=False)
     C = doubled.T @ doubled / len(doubled)
-    found = css(Pt[:3].T, s[:3] ** 2 / 60, kept_rows(C), 8, tolerance=1e-10)
+    found = css(Pt[:3].T, s[:3] ** 2 / 60, C.__getitem__, 8, tolerance=1e-10)
     assert found.selected.tolist() == list(range(8))
     # Beyond the rank the highest scores follow.
-    assert css(Pt[:3].T, s[:3] ** 2 / 60, kept_rows(C), 16, tolerance=1e-10).selected.size == 16
+    assert css(Pt[:3].T, s[:3] ** 2 / 60, C.__getitem__, 16, tolerance=1e-10).selected.size == 16
 
 
 def test_without_the_matrix_the_factor_replaces_it() -> None:
     # With all components the factor gives the matrix itself.
     Z, _, P, lam = small(60, 10, 10)
-    kept = css(P[:, :3], lam[:3], kept_rows(Z.T @ Z / len(Z)), 6, tolerance=1e-10)
+    kept = css(P[:, :3], lam[:3], (Z.T @ Z / len(Z)).__getitem__, 6, tolerance=1e-10)
     modelled = css(P[:, :3], lam[:3], factor_rows(P, lam), 6, tolerance=1e-10)
     assert modelled.selected.tolist() == kept.selected.tolist()
     np.testing.assert_allclose(factor_rows(P, lam)(np.arange(10)), Z.T @ Z / len(Z), atol=1e-12)
@@ -124,4 +124,4 @@ def test_memory_stays_below_the_bound() -> None:
 
 def test_h_outside_the_features_is_refused() -> None:
     with pytest.raises(ValueError, match="h is 5"):
-        css(np.eye(4), np.ones(4), kept_rows(np.eye(4)), 5, tolerance=0.0)
+        css(np.eye(4), np.ones(4), np.eye(4).__getitem__, 5, tolerance=0.0)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kmufs_stream.solvers import exact, factor_rows, joint, joint_bytes, kept_rows
+from kmufs_stream.solvers import exact, factor_rows, joint, joint_bytes
 from tests.solvers.real_factors import CASES, REFERENCE, standardised
 
 Array = npt.NDArray[np.float64]
@@ -25,7 +25,7 @@ def test_rises_from_the_exact_choice_to_a_fixed_point(name: str, h: int) -> None
     k, C = REFERENCE[name][1], Z.T @ Z / len(Z)
     values, vectors = np.linalg.eigh(C)
     P, lam = np.ascontiguousarray(vectors[:, : -k - 1 : -1]), values[: -k - 1 : -1]
-    found = joint(P, lam, kept_rows(C), h, tolerance=1e-12)
+    found = joint(P, lam, C.__getitem__, h, tolerance=1e-12)
     rising = found.history["solver_objective"]
     assert (np.diff(rising) > 0).all()
     begun = exact(P, lam, h, tolerance=1e-12).selected
@@ -46,7 +46,7 @@ def test_no_choice_is_much_better_on_small_data() -> None:
     Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
     C = Z.T @ Z / len(Z)
     values, vectors = np.linalg.eigh(C)
-    found = joint(vectors[:, :-3:-1], values[:-3:-1], kept_rows(C), 4, tolerance=1e-12)
+    found = joint(vectors[:, :-3:-1], values[:-3:-1], C.__getitem__, 4, tolerance=1e-12)
     best = max(value(C, np.array(rows), 2) for rows in combinations(range(9), 4))
     assert 0.98 * best <= found.solver_objective <= best * (1 + 1e-12)
 
@@ -67,7 +67,7 @@ def test_running_out_of_iterations_is_reported() -> None:
     C = Z.T @ Z / len(Z)
     values, vectors = np.linalg.eigh(C)
     found = joint(
-        vectors[:, :-11:-1], values[:-11:-1], kept_rows(C), 100, tolerance=1e-12, max_iter=2
+        vectors[:, :-11:-1], values[:-11:-1], C.__getitem__, 100, tolerance=1e-12, max_iter=2
     )
     assert (found.iterations, found.converged) == (3, False)
 
@@ -75,7 +75,7 @@ def test_running_out_of_iterations_is_reported() -> None:
 def test_copies_do_not_make_it_cycle() -> None:
     C = np.kron(np.eye(3), np.ones((4, 4)))
     P = np.kron(np.eye(3), np.full((4, 1), 0.5))
-    found = joint(P, np.full(3, 4.0), kept_rows(C), 5, tolerance=1e-12)
+    found = joint(P, np.full(3, 4.0), C.__getitem__, 5, tolerance=1e-12)
     assert found.converged
     assert found.selected.tolist() == [0, 1, 2, 3, 4]
     assert joint_bytes(12, 3, 5) > 8 * 12 * 5
