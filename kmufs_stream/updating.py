@@ -149,14 +149,6 @@ def _with_features_of(factor: Factor, matrix: Matrix) -> Matrix:
     features, p = factor.features, len(factor.features.mean)
     if not matrix.transforms:
         matrix = transformed(matrix, factor.transforms)
-    elif matrix.transforms != factor.transforms:
-        raise RequestError(
-            "wrong_data",
-            "The factor was made with the transforms: "
-            f"{', '.join(factor.transforms) or 'none'}; the new rows are opened with: "
-            f"{', '.join(matrix.transforms)}.",
-            Text("Leave out {transform}: the factor's are applied."),
-        )
     matrix = read_as(
         matrix,
         factor.sample.values.dtype,

@@ -235,7 +235,7 @@ def test_selections_of_all_data_take_it_and_others_do_not(tmp_path: Path) -> Non
     select(array, K, 4, factor=factor)  # in memory too
     with pytest.raises(RequestError, match="is 400 x 9, that of the data 300 x 9") as caught:
         select(old, K, 4, factor=factor)
-    assert "the added ones last" in caught.value.remedy
+    assert f"Give all rows of {old}, then {new}, in order" in caught.value.remedy
     with pytest.raises(RequestError, match="rows of its sample differ"):
         select(array[::-1], K, 4, factor=factor)
     with pytest.raises(RequestError, match="other labels"):
@@ -386,7 +386,6 @@ def test_a_store_that_has_grown_is_told_from_the_rows_it_grew_by() -> None:
     with pytest.raises(RequestError, match="begins with the 200 rows") as caught:
         update(before, table[:260])
     assert caught.value.code == "already_added"
-    assert "60 rows" in caught.value.remedy
     grown = update(before, table[200:260])
     with pytest.raises(RequestError, match="begins with the 260 rows"):
         update(grown, table)

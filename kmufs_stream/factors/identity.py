@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from kmufs_stream.streaming.kernels.scaling import read_probe
 from kmufs_stream.streaming.planning.plan import Plan
 
 ROWS_COMPARED = 16
-ROWS_AT_ONCE = 256
 ROWS = "rows"  # digests of the parts' rows, whatever their chunks and times
 DIFFERENCES = {
     "shape": "its shape is {kept}, that of the data {found}",
@@ -60,33 +59,22 @@ def check_shape(factor: Factor, matrix: Matrix) -> None:
 
 
 def _wrong_factor(factor: Factor, matrix: Matrix, what: str, **said: str | None) -> RequestError:
-    source = factor.origin.get("source", matrix.source)
-    other = "" if source == matrix.source else f" It was made of {source}."
-    remedy = f"Decompose these data again.{other}"
-    if what == "transforms":
-        remedy = Text("Leave out {transform}: the factor's are applied.")
-    elif what == "asked":
-        remedy = Text("Leave out {features} and {exclude_features}: the factor's take part.")
-    elif matrix.provenance.where not in ("", factor.where):
-        own = f"the samples that meet {factor.where!r}" if factor.where else "all samples"
-        remedy = Text("Leave out {where}: the factor is of {}; or decompose again with it.", own)
-    elif not factor.fingerprint:
-        remedy = "Give data with the rows of all its batches, in order, or decompose these data."
-    elif factor.added_to:
-        remedy = (
-            f"Give data with all its rows, the added ones last, or decompose these data.{other}"
-        )
     return RequestError(
         "wrong_factor",
         f"The factor does not belong to {matrix.source}: {DIFFERENCES[what].format(**said)}.",
-        remedy,
+        Text(
+            "Give all rows of {}, in order, opened with no other {transform}, {features} and "
+            "{where}, or decompose these data again.",
+            factor.origin.get("source", "its batches"),
+        ),
     )
 
 
 def _holds_sample(factor: Factor, matrix: Matrix) -> bool:
     """Whether rows of the factor's sample are in the same places of the matrix."""
     index, rows = _some_of_sample(factor)
-    return all(map(_same_row, _rows_at(matrix, index), rows))
+    found = zip(_rows_at(matrix, index), rows, strict=True)
+    return all(np.array_equal(ours, theirs, equal_nan=True) for ours, theirs in found)
 
 
 def _some_of_sample(factor: Factor) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -94,10 +82,6 @@ def _some_of_sample(factor: Factor) -> tuple[NDArray[np.int64], NDArray[Any]]:
     index, values = factor.sample.index, factor.sample.values
     places = np.unique(np.linspace(0, len(index) - 1, ROWS_COMPARED).astype(np.int64))
     return index[places], values[places]
-
-
-def _same_row(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    return np.array_equal(a, b, equal_nan=True)
 
 
 def _rows_at(matrix: Matrix, index: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
@@ -110,25 +94,22 @@ def added_rows(factor: Factor, matrix: Matrix, probe: Block) -> dict[str, str]:
 
     Raises RequestError for rows that the factor already holds.
     """
-    held, (_, rows) = factor.features.rows, _some_of_sample(factor)
-    varied = not all(_same_row(row, rows[0]) for row in rows)  # equal rows would prove nothing
-    if matrix.shape[0] > held and varied and _holds_sample(factor, matrix):
-        raise RequestError(
-            "already_added",
-            f"{matrix.source} begins with the {held:,} rows that are in the factor already.",
-            f"Give only the {matrix.shape[0] - held:,} rows after them.",
-        )
+    held, n = factor.features.rows, matrix.shape[0]
     before, new = factor.fingerprint, fingerprint(matrix, probe)
+    if before["transforms"] != new["transforms"]:
+        kept, found = before["transforms"], new["transforms"]
+        raise _wrong_factor(factor, matrix, "transforms", kept=kept, found=found)
     parts = before[PARTS].split() if factor.added_to else [_part(before)]
     known = set(before[ROWS].split()) if ROWS in before else _rows_of_first(factor)
-    n = matrix.shape[0]
-    fresh = _rows_digest(n, list(_rows_at(matrix, sample_index(n, ROWS_COMPARED))))
-    if _part(new) in parts or not known.isdisjoint(fresh):
-        raise RequestError(
-            "already_added",
-            f"The rows of {matrix.source} are in the factor already.",
-            "Give the rows after them.",
-        )
+    fresh = _rows_digest(n, _rows_at(matrix, sample_index(n, ROWS_COMPARED)))
+    varied = bool(_rows_digest(held, _some_of_sample(factor)[1]))  # else they would prove nothing
+    again = None
+    if n > held and varied and _holds_sample(factor, matrix):
+        again = f"{matrix.source} begins with the {held:,} rows that are in the factor already."
+    elif _part(new) in parts or not known.isdisjoint(fresh):
+        again = f"The rows of {matrix.source} are in the factor already."
+    if again is not None:
+        raise RequestError("already_added", again, "Give only the rows after them.")
     return {
         "shape": f"{held + n} x {matrix.shape[1]}",
         **{what: before[what] for what in ("transforms", "labels", "asked")},
@@ -152,28 +133,22 @@ def check_apart(factor: Factor, fresh: RowSample, matrix: Matrix) -> None:
             "already_added",
             f"Some rows of {matrix.source} are in the factor already: of {len(theirs):,} that were "
             f"compared with its sample, {met:,}.",
-            "Give only rows that it does not hold; if equal rows are intended, decompose all rows "
-            "together.",
+            "Give only rows that it does not hold, or decompose all rows together.",
         )
 
 
 def _distinct(pieces: list[NDArray[Any]]) -> tuple[set[bytes], int]:
     """Return digests of rows, and how many rows equal another."""
-    found: set[bytes] = set()
-    n = 0
-    for piece in pieces:
-        for start in range(0, len(piece), ROWS_AT_ONCE):
-            texts = _row_bytes(piece[start : start + ROWS_AT_ONCE])
-            n += len(texts)
-            found.update(hashlib.blake2b(text, digest_size=16).digest() for text in texts)
-    return found, n - len(found)
+    rows = [row for piece in pieces for row in piece]
+    found = {hashlib.blake2b(_bytes_of(row), digest_size=16).digest() for row in rows}
+    return found, len(rows) - len(found)
 
 
-def _row_bytes(values: NDArray[Any]) -> list[bytes]:
-    """Return each row as bytes, the same for rows that compare equal."""
-    if values.dtype.kind == "f":
-        values = np.where(np.isnan(values), np.nan, values + 0).astype(values.dtype)
-    return [row.tobytes() for row in values.astype(values.dtype.newbyteorder("<"))]
+def _bytes_of(row: NDArray[Any]) -> bytes:
+    """Return the same bytes for rows that compare equal."""
+    if row.dtype.kind == "f":
+        row = np.where(np.isnan(row), np.nan, row + 0).astype(row.dtype)
+    return row.astype(row.dtype.newbyteorder("<")).tobytes()
 
 
 def _rows_of_first(factor: Factor) -> set[str]:
@@ -182,12 +157,12 @@ def _rows_of_first(factor: Factor) -> set[str]:
     wanted = sample_index(n, ROWS_COMPARED)
     if factor.added_to or not np.isin(wanted, index).all():
         return set()
-    return _rows_digest(n, list(factor.sample.values[np.searchsorted(index, wanted)]))
+    return _rows_digest(n, factor.sample.values[np.searchsorted(index, wanted)])
 
 
-def _rows_digest(n: int, rows: list[NDArray[Any]]) -> set[str]:
+def _rows_digest(n: int, rows: Iterable[NDArray[Any]]) -> set[str]:
     """Identify n rows by some of them; equal rows identify nothing."""
-    texts = _row_bytes(np.stack(rows))
+    texts = [_bytes_of(row) for row in rows]
     return {_digest(str(n), *texts)} if len(set(texts)) > 1 else set()
 
 

@@ -71,7 +71,7 @@ def test_a_long_solve_is_foretold(cli: Cli, table: Path, monkeypatch: pytest.Mon
     asked = ("plan", table, "--k", 3, "--h", 5)
     assert "may take minutes" not in cli(*asked).words()
     monkeypatch.setattr("kmufs_stream.factors.solving.LONG", 1.0)
-    assert "note the solver admm may take minutes: some 300 steps" in cli(*asked).words()
+    assert "note the solver admm may take minutes" in cli(*asked).words()
     assert "may take minutes" not in cli(*asked, "--solver", "exact").words()
 
 

@@ -137,7 +137,7 @@ def test_a_factor_knows_what_of_its_data_takes_part(tmp_path: Path) -> None:
 
     with pytest.raises(RequestError, match=r"60 x 8, that of the data 30 x 8") as caught:
         select(open_matrix(old, where="batch < 1"), 2, 3, factor=factor)
-    assert "Leave out `where`" in caught.value.remedy
+    assert "opened with no other" in caught.value.remedy
     added = update(factor, open_matrix(new, where="batch < 2"))
     assert (added.where, added.origin) == ("batch < 2", {"source": f"{old}, then {new}"})
     assert update(factor, new).where == ""
