@@ -339,9 +339,9 @@ def broken(kind: str) -> tuple[npt.NDArray[Any], int]:
     [
         ("nan", "not_finite", "3 values in 2 of 8 features.*feature 1: 2, feature 5: 1"),
         ("many nan", "not_finite", "8 values in 8 of 8 .*feature 4: 1, and 3 features more"),
-        ("constant", "all_constant", "All 8 features are constant"),
-        ("one sample", "too_few_samples", "one sample"),
-        ("no samples", "too_few_samples", "no samples"),
+        ("constant", "all_constant", "None of 8 .* left: 8 constant"),
+        ("one sample", "too_few_samples", "1 sample:"),
+        ("no samples", "too_few_samples", "0 samples:"),
         ("k 0", "bad_k", "k is 0"),
         ("k above p", "bad_k", "number of features is 8"),
         ("k above usable", "bad_k", "number of usable features is 2"),

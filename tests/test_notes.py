@@ -164,15 +164,3 @@ def test_remedies_say_where_screening_goes() -> None:
     with pytest.raises(RequestError) as caught:
         select(gaps, 3, 2)
     assert "`screening=Screening(missing='drop-features')`" in caught.value.remedy
-
-
-def test_features_that_all_miss_values_are_not_to_be_dropped() -> None:
-    gaps = X.copy()
-    gaps[3] = np.nan
-    with pytest.raises(RequestError) as caught:
-        select(gaps, 3, 2)
-    assert caught.value.remedy.startswith(
-        "Say `screening=Screening(missing='mean')` or drop-samples;"
-    )
-    assert "drop-features" not in caught.value.remedy
-    assert select(gaps, 3, 2, screening=Screening("drop-samples")).factor.features.samples == N - 1

@@ -22,7 +22,7 @@ from kmufs_stream.factors.identity import (
     identity_of_run,
 )
 from kmufs_stream.factors.methods import METHODS
-from kmufs_stream.factors.methods.screening import Standardised
+from kmufs_stream.factors.methods.screening import Standardised, check_samples
 from kmufs_stream.factors.planning import problem_of
 from kmufs_stream.factors.reader import Reader, tell_plan
 from kmufs_stream.factors.reopening import Inputs
@@ -136,7 +136,7 @@ def compute_factor(
 
     The caller checks whether the data changed meanwhile, once it has read all that it needs.
     """
-    _check_samples(matrix)
+    check_samples(matrix.shape[0])
     n, began = matrix.shape[0], time.perf_counter()
     tell_plan(plan, progress)
     progress(Started("probe"))
@@ -195,21 +195,6 @@ def compute_factor(
     return FoundFactor(
         factor, belongs["chunks"], factor.passes, reader.seconds, total - reader.seconds
     )
-
-
-def _check_samples(matrix: Matrix) -> None:
-    n = matrix.shape[0]
-    if n < 2:
-        raise RequestError(
-            "too_few_samples",
-            f"{matrix.metadata.name!r} in {matrix.source} has "
-            f"{'one sample' if n else 'no samples'}.",
-            Text(
-                "Standardising needs at least two; with samples along the other "
-                "dimension, say {sample_dims}.",
-                sample_dims=matrix.metadata.feature_dim,
-            ),
-        )
 
 
 def check_spread(features: Standardised, feature_name: Callable[[int], str]) -> None:

@@ -206,10 +206,8 @@ def size_note(k: int, h: int) -> str | None:
     if k == 1:
         return Text("one cluster separates nothing; give {k} or more", k=2)
     if h < k - 1:
-        directions = (
-            "{:,} clusters differ along up to {:,} directions; give {h} or more to span them"
-        )
-        return Text(directions, k, k - 1, h=k - 1)
+        differ = Text("{:,} clusters differ along up to {:,} directions; ", k, k - 1)
+        return differ + Text("give {h} or more to span them", h=k - 1)
     return None
 
 

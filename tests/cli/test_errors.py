@@ -238,11 +238,16 @@ CASES = [
         bare(np.zeros((0, 6)), chunks=(1, 6)),
         (*DATA, *K, *H),
         "too_few_samples",
-        ("no samples",),
-        "--sample-dims feature",
+        ("0 samples",),
+        "--sample-dims",
     ),
     Case(
-        "one sample", bare(X[:1]), (*DATA, *K, *H), "too_few_samples", ("one sample",), "at least"
+        "one sample",
+        bare(X[:1]),
+        (*DATA, *K, *H),
+        "too_few_samples",
+        ("1 sample", "at least two"),
+        "--sample-dims",
     ),
     Case(
         "no feature",

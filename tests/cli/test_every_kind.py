@@ -501,7 +501,7 @@ MISSING = [
         bare(np.where(np.arange(20) == I[:, None] % 20, np.nan, X)),
         ("--missing", "drop-samples"),
         code="too_few_samples",
-        remedy="--missing mean or drop-features",
+        remedy="--missing",
     ),
     Kind(
         "a gap in every feature",

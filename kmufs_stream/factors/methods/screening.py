@@ -116,7 +116,7 @@ def standardise(
     screening = screening or Screening()
     dropped = np.empty(0, np.int64) if dropped is None else dropped
     p = len(moments.total)
-    _check_samples(moments, dropped)
+    check_samples(moments.count, len(dropped))
     _check_finite(moments, screening, feature_name)
     std = scaling.scale * np.sqrt(variance)
     mean = scaling.shift + scaling.scale * moments.mean
@@ -155,29 +155,15 @@ def standardise(
     )
 
 
-def _check_samples(moments: Moments, dropped: Int) -> None:
-    if moments.count >= 2:
-        return
-    if len(dropped):
+def check_samples(count: int, dropped: int = 0) -> None:
+    """Raise RequestError for fewer than two samples."""
+    if count < 2:
+        gone = f", without {dropped:,} that miss a value" if dropped else ""
         raise RequestError(
             "too_few_samples",
-            Text(
-                "{missing} leaves {} of {} samples: nearly all miss a value.",
-                moments.count,
-                moments.count + len(dropped),
-                missing="drop-samples",
-            ),
-            Text(
-                "Leave out the features that miss most ({exclude_features}), or choose "
-                "{missing} or drop-features.",
-                missing="mean",
-            ),
+            f"The data have {counted(count, 'samples')}{gone}: standardising needs at least two.",
+            Text("Choose the dimension of samples by {sample_dims}, or another {missing}."),
         )
-    raise RequestError(
-        "too_few_samples",
-        f"The data have {moments.count} samples.",
-        "Standardising needs at least two.",
-    )
 
 
 def _check_finite(
@@ -185,25 +171,17 @@ def _check_finite(
 ) -> None:
     """Refuse infinite values, and missing ones under ``missing='raise'``."""
     missing = np.where(moments.present > 0, moments.missing, 0)
-    refused = screening.missing == "raise" and missing.any()
+    refused = screening.missing == "raise" and bool(missing.any())
     bad = moments.infinite + missing if refused else moments.infinite
     if not bad.any():
         return
     index = np.flatnonzero(bad)
     first = [f"{feature_name(int(i))}: {bad[i]}" for i in index[:NAMED_AT_MOST]]
     more = f", and {len(index) - len(first)} features more" if len(index) > len(first) else ""
-    kinds = ["missing (NaN)"] * bool(refused) + ["infinite"] * bool(moments.infinite.any())
-    ways = Text("{missing}, drop-samples or mean", missing="drop-features")
-    if (missing > 0)[moments.present > 0].all():  # no feature would be left
-        ways = Text("{missing} or drop-samples", missing="mean")
-    hint = Text("")
+    kinds = ["missing (NaN)"] * refused + ["infinite"] * bool(moments.infinite.any())
+    hint = Text("Infinity has no mean: leave those features out with {exclude_features}.")
     if refused:
-        hint = "Say " + ways + "; features without any value are left out anyway."
-    if moments.infinite.any():
-        hint += " " * bool(hint) + Text(
-            "Infinity has no mean: leave those features out ({exclude_features}), or write the "
-            "values as missing."
-        )
+        hint = Text("Say {missing}, drop-samples or mean.", missing="drop-features")
     raise RequestError(
         "not_finite",
         f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
@@ -215,15 +193,12 @@ def _check_finite(
 def _check_left(left: Bool, excluded: dict[str, Int]) -> None:
     if left.any():
         return
-    if set(excluded) == {CONSTANT}:
-        raise RequestError(
-            "all_constant",
-            f"All {len(left)} features are constant.",
-            "Features that vary are needed.",
-        )
     counts = ", ".join(f"{len(i)} {reason.replace('_', ' ')}" for reason, i in excluded.items())
     raise RequestError(
-        "no_features",
+        "all_constant" if set(excluded) == {CONSTANT} else "no_features",
         f"None of {len(left)} features is left: {counts}.",
-        Text("Ask for less with {missing}, {min_std} and {min_nonzero}, or choose other features."),
+        Text(
+            "Features that vary are needed: ask for less with {missing}, {min_std} and "
+            "{min_nonzero}, or choose others."
+        ),
     )
