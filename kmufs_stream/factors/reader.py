@@ -123,8 +123,9 @@ class Reader:
         self.passes += 1
         if self.passes > 1:
             return self._run(kernel)
-        state, self.pieces = self._run(Together(kernel, TakeRows(self.sampled)))
-        return state
+        both = self._run(Together(kernel, TakeRows(self.sampled)))
+        self.pieces = both.second
+        return both.first
 
     def _run(self, kernel: Kernel[State]) -> State:
         kept = self.checkpoint

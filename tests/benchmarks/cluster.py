@@ -79,9 +79,6 @@ class Drop:
     def update(self, state: int, values: NDArray[Any], start: int) -> int:
         return state
 
-    def merge(self, a: int, b: int) -> int:
-        return a + b
-
 
 @dataclass(frozen=True)
 class Made:

@@ -316,9 +316,6 @@ def test_densified_blocks_are_what_the_store_holds(tmp_path: Path) -> None:
         def update(self, state: list[Any], values: Any, start: int) -> list[Any]:
             return [*state, (start, values)]
 
-        def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
-            return a + b
-
     X = counts()
     matrix = open_matrix(stores.write_zarr3(annotated(sp.csr_matrix(X)), tmp_path / "cells"))
     seen = run_pass(

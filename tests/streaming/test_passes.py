@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -33,19 +33,26 @@ class Numbers:
         raise NotImplementedError
 
 
+class Seen(NamedTuple):
+    """The row numbers seen, and the tree of merges as text."""
+
+    rows: list[int]
+    tree: str
+
+    def __add__(self, other: Any) -> Any:  # the sum of states, not of tuples
+        return Seen(self.rows + other.rows, f"({self.tree}{other.tree})")
+
+
 class Shape:
-    """A kernel whose state is the row numbers seen, and the tree of merges as text."""
+    """A kernel that notes what is read and merged."""
 
-    def init(self) -> Any:
-        return [], ""
+    def init(self) -> Seen:
+        return Seen([], "")
 
-    def update(self, state: Any, values: Any, start: int) -> Any:
+    def update(self, state: Seen, values: Any, start: int) -> Seen:
         assert values[0, 0] == start
         time.sleep(random.random() / 2000)
-        return [*state[0], *values[:, 0].tolist()], "."
-
-    def merge(self, a: Any, b: Any) -> Any:
-        return a[0] + b[0], f"({a[1]}{b[1]})"
+        return Seen([*state.rows, *values[:, 0].tolist()], ".")
 
 
 def cut(n: int, block: int, per_partition: int = 1) -> list[range]:
@@ -150,6 +157,9 @@ class Live:
                 with kernel.lock:
                     kernel.now -= 1
 
+            def __add__(self, other: Any) -> Any:
+                return State()
+
         return State()
 
     def init(self) -> Any:
@@ -158,9 +168,6 @@ class Live:
     def update(self, state: Any, values: Any, start: int) -> Any:
         self.pause(start)
         return state
-
-    def merge(self, a: Any, b: Any) -> Any:
-        return self._new()
 
     def pause(self, start: int) -> None:
         time.sleep(random.random() / 300)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, fields
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -14,7 +13,8 @@ B = TypeVar("B")
 class Kernel(Protocol[State]):
     """A statistic of the rows of a matrix, computed in one pass.
 
-    States hold plain arrays and can be pickled.
+    States hold plain arrays and can be pickled. The sum of two, which leaves both as they are, is
+    that of the first one's rows followed by the other's.
     """
 
     def init(self) -> State:
@@ -29,35 +29,35 @@ class Kernel(Protocol[State]):
         start : number of the block's first row.
         """
 
-    def merge(self, a: State, b: State) -> State:
-        """Return the state of a's rows followed by b's; a and b stay as they are."""
-        merged: State = operator.add(a, b)
-        return merged
-
 
 @dataclass
 class Sums:
-    """A state that merges by adding up field by field."""
+    """A state that is added up field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
+@dataclass
+class Both(Sums, Generic[A, B]):
+    """The states of two kernels."""
+
+    first: A
+    second: B
+
+
 @dataclass(frozen=True)
-class Together(Generic[A, B]):
+class Together(Kernel[Both[A, B]]):
     """Two kernels in one pass."""
 
     first: Kernel[A]
     second: Kernel[B]
 
-    def init(self) -> tuple[A, B]:
-        return self.first.init(), self.second.init()
+    def init(self) -> Both[A, B]:
+        return Both(self.first.init(), self.second.init())
 
-    def update(self, state: tuple[A, B], values: Any, start: int) -> tuple[A, B]:
-        return (
-            self.first.update(state[0], values, start),
-            self.second.update(state[1], values, start),
+    def update(self, state: Both[A, B], values: Any, start: int) -> Both[A, B]:
+        return Both(
+            self.first.update(state.first, values, start),
+            self.second.update(state.second, values, start),
         )
-
-    def merge(self, a: tuple[A, B], b: tuple[A, B]) -> tuple[A, B]:
-        return self.first.merge(a[0], b[0]), self.second.merge(a[1], b[1])

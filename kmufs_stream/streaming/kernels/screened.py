@@ -8,12 +8,12 @@ from typing import Any, Generic
 import numpy as np
 from scipy.sparse import csr_array
 
-from kmufs_stream.streaming.kernels.kernel import Kernel, State
+from kmufs_stream.streaming.kernels.kernel import Kernel, State, Sums
 from kmufs_stream.typing import Bool, Int
 
 
 @dataclass
-class ScreenedState(Generic[State]):
+class ScreenedState(Sums, Generic[State]):
     """A kernel's state after the rows kept, and counts of its q features."""
 
     inner: State
@@ -47,15 +47,6 @@ class Screened(Generic[State]):
         if values.shape[0]:
             state.inner = self.kernel.update(state.inner, values, start)
         return state
-
-    def merge(self, a: ScreenedState[State], b: ScreenedState[State]) -> ScreenedState[State]:
-        return ScreenedState(
-            self.kernel.merge(a.inner, b.inner),
-            a.present + b.present,
-            a.gaps + b.gaps,
-            a.nonzero + b.nonzero,
-            a.dropped + b.dropped,
-        )
 
     @staticmethod
     def _complete(state: ScreenedState[State], complete: Bool, values: Any, start: int) -> Any:

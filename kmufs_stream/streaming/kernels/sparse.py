@@ -187,9 +187,6 @@ class Densified(Generic[State]):
             start += len(slab)
         return state
 
-    def merge(self, a: State, b: State) -> State:
-        return self.kernel.merge(a, b)
-
 
 def _slabs(rows: csr_array) -> Iterator[Array]:
     step = slab_rows(rows.shape[1])

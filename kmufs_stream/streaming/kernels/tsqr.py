@@ -20,6 +20,13 @@ class TSQRState:
     moments: Moments
     triangle: Float  # (min(rows, p + 1), p + 1), upper triangular
 
+    def __add__(self, other: TSQRState) -> TSQRState:
+        moments = self.moments + other.moments
+        if not moments.valid:
+            return TSQRState(moments, np.zeros((0, self.triangle.shape[1])))
+        stacked = np.asfortranarray(np.concatenate([self.triangle, other.triangle]))
+        return TSQRState(moments, _triangle(stacked))
+
 
 @dataclass(frozen=True)
 class TSQR(Kernel[TSQRState]):
@@ -56,13 +63,6 @@ class TSQR(Kernel[TSQRState]):
         if rows is not None:
             state.triangle = _triangle(rows)
         return state
-
-    def merge(self, a: TSQRState, b: TSQRState) -> TSQRState:
-        moments = a.moments + b.moments
-        if not moments.valid:
-            return TSQRState(moments, np.zeros((0, a.triangle.shape[1])))
-        stacked = np.asfortranarray(np.concatenate([a.triangle, b.triangle]))
-        return TSQRState(moments, _triangle(stacked))
 
 
 def _triangle(stacked: Float) -> Float:

@@ -59,7 +59,7 @@ class Reader:
         states = [self.fold(kernel, a, b) for a, b in pairwise(cuts)]
         while len(states) > 1:
             pairs = zip(states[::2], states[1::2], strict=False)
-            merged = [kernel.merge(a, b) for a, b in pairs]
+            merged = [a + b for a, b in pairs]
             states = merged + states[len(merged) * 2 :]
         return states[0]
 
@@ -363,9 +363,9 @@ def test_kernels_against_numpy_however_rows_are_cut(dtype: Any, cuts: list[int])
     one = start.init()
     two, three = plain.init(), scaled.init()
     for i, j in parts:
-        one = start.merge(one, start.update(start.init(), x[i:j], i))
-        two = plain.merge(two, plain.update(plain.init(), x[i:j], i))
-        three = scaled.merge(three, scaled.update(scaled.init(), x[i:j], i))
+        one = one + start.update(start.init(), x[i:j], i)
+        two = two + plain.update(plain.init(), x[i:j], i)
+        three = three + scaled.update(scaled.init(), x[i:j], i)
     close(one.product, g @ b.T @ b)
     close(one.squares, (b**2).sum(axis=0))
     close(one.moments.total / 200, b.mean(axis=0))
@@ -418,7 +418,7 @@ def test_merging_changes_neither_argument() -> None:
         a: Any = kernel.update(kernel.init(), x[:50], 0)  # type: ignore[arg-type]
         b: Any = kernel.update(kernel.init(), x[50:], 50)  # type: ignore[arg-type]
         before = copy.deepcopy((a, b))
-        merged: Any = kernel.merge(a, b)
+        merged: Any = a + b
         np.testing.assert_array_equal(merged.product, a.product + b.product)
         for state, old in zip((a, b), before, strict=True):
             assert pickle.dumps(state) == pickle.dumps(old)

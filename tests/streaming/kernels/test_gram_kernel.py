@@ -59,7 +59,7 @@ def test_any_cutting_into_blocks_and_states(
     merged = kernel.init()
     for a, b in itertools.pairwise(edges):
         part = folded(kernel, x[a:b], [i - a for i in inner if a < i < b], a)
-        merged = kernel.merge(merged, part)
+        merged = merged + part
     check(merged, scaling, x, tolerance)
 
 
@@ -67,13 +67,13 @@ def test_merging_is_associative_to_rounding_and_init_is_neutral() -> None:
     scaling = Scaling.from_probe(X[:64], "float64")
     kernel = Gram(scaling)
     a, b, c = (folded(kernel, X[i : i + 50], [20], i) for i in (0, 50, 100))
-    left = kernel.merge(kernel.merge(a, b), c)
-    right = kernel.merge(a, kernel.merge(b, c))
+    left = a + b + c
+    right = a + (b + c)
     size = np.sqrt(np.diag(left.scatter))
     assert (np.abs(left.scatter - right.scatter) / np.outer(size, size)).max() <= 4e-16
     np.testing.assert_allclose(left.moments.total, right.moments.total, rtol=1e-13)
     check(left, scaling, X[:150], 1e-14)
-    for same in (kernel.merge(a, kernel.init()), kernel.merge(kernel.init(), a)):
+    for same in (a + kernel.init(), kernel.init() + a):
         assert same.scatter.tobytes() == a.scatter.tobytes()
         assert same.moments.total.tobytes() == a.moments.total.tobytes()
         assert same.moments.count == a.moments.count
@@ -83,7 +83,7 @@ def test_merging_leaves_its_arguments_alone() -> None:
     kernel = Gram(Scaling.from_probe(X[:64], "float64"))
     a, b = folded(kernel, X[:80], []), folded(kernel, X[80:], [])
     before = copy.deepcopy((a, b))
-    merged = kernel.merge(a, b)
+    merged = a + b
     merged.scatter += 1
     merged.moments.total += 1
     for now, then in zip((a, b), before, strict=True):
@@ -114,7 +114,7 @@ def test_values_that_are_not_finite_are_counted_after_the_first_too() -> None:
     x[150:160, 2] = np.inf
     x[199, 5] = -np.inf
     kernel = Gram(Scaling.from_probe(X[:64], "float64"))
-    state = kernel.merge(folded(kernel, x[:100], [30, 60]), folded(kernel, x[100:], [155]))
+    state = folded(kernel, x[:100], [30, 60]) + folded(kernel, x[100:], [155])
     assert state.moments.missing.tolist() == [0, 0, 1, 0, 0, 0]
     assert state.moments.infinite.tolist() == [0, 0, 10, 0, 0, 1]
     assert state.moments.count == N
@@ -131,7 +131,7 @@ def test_ranges_of_features_with_one_value_in_the_probe(cuts: list[int]) -> None
     assert scaling.unsure.tolist() == [1, 4]
     for state in (
         folded(kernel, x, cuts),
-        kernel.merge(folded(kernel, x[:95], cuts), folded(kernel, x[95:], [], 95)),
+        folded(kernel, x[:95], cuts) + folded(kernel, x[95:], [], 95),
     ):
         assert state.moments.low.tolist() == [7, min(-3, x[90:, 4].min())]
         assert state.moments.high.tolist() == [7, x[90:, 4].max()]
@@ -158,5 +158,5 @@ def test_block_beyond_float32_is_done_in_float64(probe: list[float], rows: list[
     assert not state.moments.held
     np.testing.assert_allclose(state.scatter, exact.T @ exact, rtol=1e-14)
     np.testing.assert_allclose(state.moments.total, exact.sum(axis=0), rtol=1e-14)
-    assert not kernel.merge(state, kernel.init()).moments.held
-    assert not kernel.merge(folded(kernel, x * 0, []), state).moments.held
+    assert not (state + kernel.init()).moments.held
+    assert not (folded(kernel, x * 0, []) + state).moments.held

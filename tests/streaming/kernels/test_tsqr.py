@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 from collections.abc import Iterator
 from functools import partial
@@ -60,7 +61,7 @@ def whole(x: npt.NDArray[Any], k: int, parts: int = 3, blocks: int = 2) -> tuple
     cuts = np.linspace(0, len(x), parts + 1).astype(int)
     for a, b in pairwise(cuts):
         edges = np.linspace(a, b, blocks + 1).astype(int).tolist()
-        state = kernel.merge(state, folded(kernel, x, edges))
+        state = state + folded(kernel, x, edges)
     return leading_of_triangle(state, scaling, k, named), scaling
 
 
@@ -80,7 +81,7 @@ def test_triangle_is_that_of_the_rows_however_they_are_cut(
     parts = sorted({0, rows, *(i for i in outer if i < rows)})
     for a, b in pairwise(parts):
         edges = sorted({a, b, *(i for i in inner if a < i < b)})
-        state = kernel.merge(state, folded(kernel, x, edges))
+        state = state + folded(kernel, x, edges)
     bordered = np.column_stack([np.ones(rows), (x - scaling.shift) / scaling.scale])
     r = state.triangle
     assert r.shape == (min(rows, P + 1), P + 1)
@@ -156,7 +157,7 @@ def test_values_that_are_not_finite_are_counted_and_named() -> None:
     x[80, [1, 3]] = np.inf
     kernel = TSQR(Scaling.from_probe(x, "float64"))
     states = [folded(kernel, x, [a, a + 15, a + 30]) for a in (0, 30, 60)]
-    state = kernel.merge(kernel.merge(states[0], states[1]), states[2])
+    state = states[0] + states[1] + states[2]
     assert state.moments.missing.tolist() == [0, 1, 0, 0, 0]
     assert state.moments.infinite.tolist() == [0, 1, 0, 1, 0]
     assert state.moments.count == 90
@@ -179,14 +180,14 @@ def test_merge_changes_neither_argument_and_repeats_bit_for_bit() -> None:
     kernel = TSQR(Scaling.from_probe(X, "float64"))
     a, b = folded(kernel, X, [0, 5, 50]), folded(kernel, X, [50, 53])
     before = copy.deepcopy((a, b))
-    merged = kernel.merge(a, b)
-    assert kernel.merge(*pickle.loads(pickle.dumps(before))).triangle.tobytes() == (
+    merged = a + b
+    assert operator.add(*pickle.loads(pickle.dumps(before))).triangle.tobytes() == (
         merged.triangle.tobytes()
     )
     for state, old in zip((a, b), before, strict=True):
         assert state.triangle.tobytes() == old.triangle.tobytes()
         assert state.moments.total.tobytes() == old.moments.total.tobytes()
-    for same in (kernel.merge(a, kernel.init()), kernel.merge(kernel.init(), a)):
+    for same in (a + kernel.init(), kernel.init() + a):
         np.testing.assert_allclose(same.triangle, a.triangle, rtol=1e-13, atol=1e-12)
 
 
