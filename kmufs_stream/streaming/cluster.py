@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,20 +64,6 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
         memory=min(limits, default=None),
         started_here=getattr(client.cluster, "name", None) == STARTED_HERE,
     )
-
-
-def check_memory(client: distributed.Client, addresses: Set[str], needed: int) -> None:
-    """Raise RequestError for a worker with too little memory, which Dask would kill."""
-    found = client.scheduler_info(n_workers=-1)["workers"]
-    for address in sorted(addresses & found.keys()):
-        limit = found[address]["memory_limit"]
-        if limit and needed > WORKER_SHARE * limit:
-            raise RequestError(
-                "does_not_fit",
-                f"The cluster's worker {address} has {size(limit)} of memory; the run was planned "
-                f"for workers of {size(int(needed / WORKER_SHARE))} or more.",
-                "Stop it, or start it with as much as the others.",
-            )
 
 
 @contextlib.contextmanager
@@ -173,20 +159,15 @@ def _client_of(scheduler: str) -> distributed.Client:
     import distributed
     from distributed.comm import get_address_host_port
 
-    in_file = Path(scheduler).is_file()
     try:
-        address = json.loads(Path(scheduler).read_bytes())["address"] if in_file else scheduler
+        file = Path(scheduler)
+        address = json.loads(file.read_bytes())["address"] if file.is_file() else scheduler
         get_address_host_port(address)  # raises here; a failing Client leaves threads behind
         return distributed.Client(address)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        said = str(error)
-        if in_file and not isinstance(error, OSError):
-            said = "the file holds no scheduler's address; is one still starting?"
-        elif "missing port" in said:  # such as the name of a file that does not exist
-            said = "it is no address with a port, and no file of this name is there"
         raise BrokenError(
             "no_scheduler",
-            f"The scheduler {scheduler} does not answer: {said}.",
+            f"The scheduler {scheduler} does not answer: {type(error).__name__}: {error}.",
             "Give the address that dask scheduler prints, such as tcp://host:8786, or the path "
             "of its --scheduler-file.",
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.tree import Node, Tree
-from kmufs_stream.streaming.workers import Spent, Workers, open_workers
+from kmufs_stream.streaming.workers import Workers, open_workers
 
 if TYPE_CHECKING:
     import distributed
@@ -62,7 +63,6 @@ def run_planned(
         plan.partitions,
         threads=plan.threads,
         client=client,
-        worker_bytes=plan.worker_peak,
         saved=saved,
         progress=progress,
     )
@@ -75,7 +75,6 @@ def run_pass(
     *,
     threads: int,
     client: distributed.Client | None = None,
-    worker_bytes: int = 0,
     saved: SavedPass | None = None,
     progress: Progress = SILENT,
 ) -> State:
@@ -86,7 +85,6 @@ def run_pass(
     partitions : first rows of the blocks of each, as ``range(start, stop, block_rows)``.
     threads : block tasks that run concurrently, without a client.
     client : of the cluster whose workers read the rows; None for this process.
-    worker_bytes : memory planned for each of these workers.
     saved : states that an earlier run has saved; new ones are saved there.
     progress : told of the rows of each partition.
 
@@ -94,7 +92,7 @@ def run_pass(
     not on threads, workers, lost workers or saved states. Only as many partitions as keep all
     workers busy are in flight.
     """
-    with open_workers(threads, client, worker_bytes=worker_bytes) as workers:
+    with open_workers(threads, client) as workers:
         return _Pass(kernel, rows, partitions, workers, saved, progress).run()
 
 
@@ -126,6 +124,7 @@ class _Pass(Generic[State]):
         self._folding: dict[Node, int] = {}  # with the number of folds started before
         self._folds = 0
         self._leaves = deque(range(len(partitions)))
+        self._spent: deque[tuple[float, float]] = deque()
 
     def run(self) -> State:
         if self._saved is not None:
@@ -169,7 +168,7 @@ class _Pass(Generic[State]):
                 self._rows,
                 self._partitions[covered.start : covered.stop],
                 self._workers.stopped,
-                self._workers.report,
+                None if self._workers.lossy else self._spent.append,
             )
 
     def _next_run(self, slots: int) -> Node:
@@ -207,7 +206,8 @@ class _Pass(Generic[State]):
             return
         if kind == FOLD:
             del self._folding[node]
-            reading, working = self._workers.spent()
+            spent = [self._spent.popleft() for _ in range(len(self._spent))]
+            reading, working = map(sum, zip((0.0, 0.0), *spent, strict=True))
             self._progress(Advanced(len(rows), reading=reading, working=working))
         node = self._tree.risen(node)
         other = self._waiting.pop(node.sibling, None) if node != self._tree.root else None
@@ -215,7 +215,7 @@ class _Pass(Generic[State]):
             self._waiting[node] = future
         else:
             pair = (future, other) if node < node.sibling else (other, future)
-            self._start(MERGE, node.parent, merge_states, self._kernel, *pair)
+            self._start(MERGE, node.parent, operator.add, *pair)
 
     def _save(self, saved: SavedPass) -> None:
         """Save the waiting states, unless they are saved or being saved."""
@@ -235,16 +235,17 @@ def fold_run(
     rows: Rows,
     partitions: Sequence[range],
     stopped: Callable[[], bool],
-    report: Callable[[Spent], None],
+    report: Callable[[tuple[float, float]], None] | None,
 ) -> State:
     """Compute the state of neighbouring partitions, merged as in the tree."""
     if len(partitions) == 1:
         return fold_partition(kernel, rows, partitions[0], stopped, report)
     left = 2 ** ((len(partitions) - 1).bit_length() - 1)
-    return kernel.merge(
+    merged: State = operator.add(
         fold_run(kernel, rows, partitions[:left], stopped, report),
         fold_run(kernel, rows, partitions[left:], stopped, report),
     )
+    return merged
 
 
 def fold_partition(
@@ -252,9 +253,12 @@ def fold_partition(
     rows: Rows,
     partition: range,
     stopped: Callable[[], bool],
-    report: Callable[[Spent], None],
+    report: Callable[[tuple[float, float]], None] | None,
 ) -> State:
-    """Compute the kernel's state after one partition, block by block, and report the time."""
+    """Compute the kernel's state after one partition, block by block.
+
+    ``report`` takes the seconds spent reading, and in all; for display only.
+    """
     began, reading = time.perf_counter(), 0.0
     state = kernel.init()
     for start in partition:
@@ -265,12 +269,9 @@ def fold_partition(
         reading += time.perf_counter() - asked
         state = kernel.update(state, values, start)
         del values  # before the next is read
-    report(Spent(reading, time.perf_counter() - began))
+    if report is not None:
+        report((reading, time.perf_counter() - began))
     return state
-
-
-def merge_states(kernel: Kernel[State], a: State, b: State) -> State:
-    return kernel.merge(a, b)
 
 
 def run_each(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kmufs_stream.errors import RequestError
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 Versions: TypeAlias = Mapping[str, str | None]
 
 PACKAGES = ("numpy", "scipy", "zarr", "dask", "distributed", "kmufs_stream")
-COMPARED = ("python", *PACKAGES)
-TITLES = {"python": "Python", "kmufs_stream": "kmufs-stream"}
 
 
 def own_versions() -> Versions:
@@ -46,16 +44,15 @@ def compare(node: str, there: Versions, here: Versions) -> None:
 
     Patch releases may differ, but for kmufs-stream's own.
     """
-    # A package that is not installed here, such as this one in a source tree, is not compared.
-    known = [name for name in COMPARED if here[name] is not None]
-    other = [name for name in known if _release(name, there[name]) != _release(name, here[name])]
-    if other:
-        raise RequestError(
-            "other_versions",
-            f"The cluster's {node} has {_listed(other, there)}; here it is {_listed(other, here)}.",
-            "Start its scheduler and all workers in the environment of this process: "
-            f"{_listed(known, here)}.",
-        )
+    for name in ("python", *PACKAGES):
+        ours, theirs = here[name], there[name]
+        # A package that is not installed here, such as this one in a source tree, is not compared.
+        if ours is not None and _release(name, theirs) != _release(name, ours):
+            raise RequestError(
+                "other_versions",
+                f"The cluster's {node} has {name} {theirs or '(none)'}; here it is {ours}.",
+                "Start its scheduler and all workers in the environment of this process.",
+            )
 
 
 def _release(name: str, version: str | None) -> str | None:
@@ -63,12 +60,3 @@ def _release(name: str, version: str | None) -> str | None:
     if version is None or name == "kmufs_stream":
         return version
     return ".".join(version.split(".")[:2])
-
-
-def _listed(names: Iterable[str], versions: Versions) -> str:
-    """List versions as in "Python 3.12.1, no numpy"."""
-    said = []
-    for name in names:
-        version, title = versions[name], TITLES.get(name, name)
-        said.append(f"{title} {version.removesuffix('.final.0')}" if version else f"no {title}")
-    return ", ".join(said)

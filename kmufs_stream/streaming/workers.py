@@ -9,13 +9,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
 
 from kmufs_stream.errors import BrokenError
-from kmufs_stream.streaming.cluster import NO_WORKERS_HINT, check_memory
+from kmufs_stream.streaming.cluster import NO_WORKERS_HINT
 from kmufs_stream.streaming.planning.sizing import PARTITIONS_PER_TASK
 from kmufs_stream.streaming.versions import Versions, check_cluster, compare, own_versions
 from kmufs_stream.system import blas
@@ -26,43 +25,18 @@ if TYPE_CHECKING:
 NOT_UNDERSTOOD = "Error during deserialization"  # from a scheduler without this package
 RECOUNTED_AFTER = 2.0  # seconds, since workers come and go
 DESERTED_AFTER = 300.0  # seconds without any worker: a queue may have to start them again
-SPENT = "kmufs-stream-spent"  # Dask topic of the times that tasks report
-
-
-class Spent(NamedTuple):
-    """Seconds that tasks took: to read and decode, and in all."""
-
-    reading: float
-    working: float
 
 
 @contextlib.contextmanager
-def open_workers(
-    threads: int, client: distributed.Client | None, *, worker_bytes: int = 0
-) -> Iterator[Workers]:
-    """Open threads of this process, or a client's cluster; tasks left at the end are cancelled.
-
-    ``worker_bytes`` is the memory that each worker of a cluster needs.
-    """
+def open_workers(threads: int, client: distributed.Client | None) -> Iterator[Workers]:
+    """Open threads of this process, or a client's cluster; tasks left at the end are cancelled."""
     with blas.one_thread():  # workers of a cluster may be threads of this process too
-        workers = Threads(threads) if client is None else Cluster(client, worker_bytes)
+        workers = Threads(threads) if client is None else Cluster(client)
         with contextlib.closing(workers):
             yield workers
 
 
-class _Reports:
-    """The times that tasks report."""
-
-    def __init__(self) -> None:
-        self._reported: queue.SimpleQueue[Spent] = queue.SimpleQueue()
-
-    def spent(self) -> Spent:
-        """Add up what tasks have reported since the last call; for display only."""
-        spent = [self._reported.get() for _ in range(self._reported.qsize())]
-        return Spent(sum(s.reading for s in spent), sum(s.working for s in spent))
-
-
-class Threads(_Reports):
+class Threads:
     """Threads of this process.
 
     Attributes
@@ -71,19 +45,17 @@ class Threads(_Reports):
     partitions_per_task : neighbouring partitions that one task may fold, so that few states travel.
     slots : number of tasks that keep all threads busy.
     stopped : for tasks to call now and then: whether nobody wants their result any more.
-    report : for tasks to report how long they took.
     """
 
     lossy = False
     partitions_per_task = 1
 
     def __init__(self, threads: int) -> None:
-        super().__init__()
         self.slots = threads
         self._pool = ThreadPoolExecutor(threads)
         self._stop = threading.Event()
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        self.stopped, self.report = self._stop.is_set, self._reported.put
+        self.stopped = self._stop.is_set
 
     def close(self) -> None:
         """End the tasks that still run."""
@@ -116,15 +88,14 @@ class Threads(_Reports):
         return future.result()
 
 
-class Cluster(_Reports):
+class Cluster:
     """The workers of a Dask cluster; only states travel between them. Used as :class:`Threads`."""
 
     lossy = True
     partitions_per_task = PARTITIONS_PER_TASK
 
-    def __init__(self, client: distributed.Client, worker_bytes: int) -> None:
-        super().__init__()
-        self._client, self._worker_bytes = client, worker_bytes
+    def __init__(self, client: distributed.Client) -> None:
+        self._client = client
         self._running: dict[distributed.Future, None] = {}  # in the order of submission
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
@@ -132,21 +103,12 @@ class Cluster(_Reports):
         self._checked: set[str] = set()  # workers whose versions agree
         self._deserted: float | None = None  # since when
         self._fetching = ThreadPoolExecutor(1)
-        self._name = str(uuid.uuid4())
-        self.stopped, self.report = _unwanted, partial(_report, self._name)
-        client.subscribe_topic(SPENT, self._hear)
+        self.stopped = _unwanted
 
     def close(self) -> None:
-        if self._client.status == "running":
-            self._client.unsubscribe_topic(SPENT)
-            if self._running:
-                self._client.cancel(list(self._running))
+        if self._client.status == "running" and self._running:
+            self._client.cancel(list(self._running))
         self._fetching.shutdown()
-
-    def _hear(self, event: tuple[float, tuple[str, float, float]]) -> None:
-        _, (name, reading, working) = event
-        if name == self._name:  # one topic for all runs: a scheduler keeps each topic's events
-            self._reported.put(Spent(reading, working))
 
     @property
     def slots(self) -> int:
@@ -156,15 +118,14 @@ class Cluster(_Reports):
         return self._slots
 
     def _recount(self) -> None:
-        """Count the threads, and check the versions and the memory of new workers.
+        """Count the threads, and check the versions of new workers.
 
         Raises BrokenError if there has been no worker for long, RequestError if one runs other
-        versions or has less memory than was planned with.
+        versions.
         """
         try:
             workers = self._client.nthreads()
-            if late := workers.keys() - self._checked:
-                check_memory(self._client, late, self._worker_bytes)
+            if workers.keys() - self._checked:
                 self._checked |= check_cluster(self._client)
         except OSError as error:
             raise _lost("counting its workers") from error
@@ -280,13 +241,6 @@ def _run_there(versions: Versions, task: Callable[..., Any], *arguments: Any) ->
     compare(f"worker {distributed.get_worker().address}", own_versions(), versions)
     with blas.one_thread():
         return task(*arguments)
-
-
-def _report(name: str, spent: Spent) -> None:
-    """On a worker: send the time that a task took to the client that listens for this name."""
-    import distributed
-
-    distributed.get_worker().log_event(SPENT, (name, *spent))
 
 
 def _unwanted() -> bool:
