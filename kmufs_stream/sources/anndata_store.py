@@ -29,7 +29,7 @@ from kmufs_stream.sources.opening import Opening
 from kmufs_stream.sources.sparse_rows import CSCRows, CSRRows, read_dtype
 from kmufs_stream.sources.zarr_store import open_array
 from kmufs_stream.storage.chunks import Inventory, cells, damaged_chunk
-from kmufs_stream.storage.integrity import CheckedStore, checks_of, through
+from kmufs_stream.storage.retrying import CheckedStore, through
 
 DIMS = ("obs", "var")
 COLUMN_ROWS = 2**20  # of a column converted at a time
@@ -217,7 +217,7 @@ def _checked(
     """Return a node and its arrays, read through a store that checks chunks."""
     below = [node] if isinstance(node, zarr.Array) else [n for _, n in node.members(max_depth=None)]
     arrays = [array for array in below if isinstance(array, zarr.Array)]
-    store = CheckedStore(node.store, checks_of(arrays))
+    store = CheckedStore(node.store, arrays)
     read = [through(array, store) for array in arrays]
     return zarr.open(store, path=node.path, mode="r"), read
 

@@ -22,7 +22,8 @@ from xarray.core.indexing import (
 
 from kmufs_stream.errors import BrokenError, KmufsError
 from kmufs_stream.storage.chunks import cells, damaged_chunk
-from kmufs_stream.storage.integrity import CheckedStore, check_filters, checks_of, through
+from kmufs_stream.storage.integrity import check_filters
+from kmufs_stream.storage.retrying import CheckedStore, through
 from kmufs_stream.storage.zarr_io import with_coordinates
 
 
@@ -84,7 +85,7 @@ class StoredDataset:
 
 def _open(group: zarr.Group) -> xr.Dataset:
     arrays = dict(group.arrays())
-    store = CheckedStore(group.store, checks_of(arrays.values()))
+    store = CheckedStore(group.store, arrays.values())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unconsolidated metadata, say

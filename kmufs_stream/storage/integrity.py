@@ -8,7 +8,7 @@ trailing bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
@@ -17,16 +17,13 @@ import numcodecs
 import zarr
 import zarr.codecs
 import zarr.codecs.numcodecs
-from zarr.abc.buffer import Buffer, BufferPrototype
+from zarr.abc.buffer import Buffer
 from zarr.abc.codec import BaseCodec
-from zarr.abc.store import ByteRequest, Store
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import StorePath
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.storage.chunks import METADATA, address, corrupt_chunk
-from kmufs_stream.storage.internals import ArraySpec, StoreInFront
-from kmufs_stream.storage.places import name_of
+from kmufs_stream.storage.chunks import address
+from kmufs_stream.storage.internals import ArraySpec
 
 BLOSC = numcodecs.Blosc | zarr.codecs.BloscCodec | zarr.codecs.numcodecs.Blosc
 BLOSC_HEADER = 16  # bytes, of which the last four hold the length of the chunk
@@ -37,42 +34,6 @@ Check = Callable[[Buffer], Awaitable[str]]
 """Says what is wrong with an encoded chunk, "" if nothing is."""
 
 
-class CheckedStore(StoreInFront):
-    """A store that raises BrokenError, naming the chunk, for one that is cut off or miscounted.
-
-    Parameters
-    ----------
-    checks : by key prefix of an array; chunks of other arrays are not checked.
-    """
-
-    def __init__(self, store: Store, checks: Mapping[str, Check]) -> None:
-        super().__init__(store)
-        self._checks = checks
-
-    def __str__(self) -> str:
-        return name_of(self._store)
-
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype | None = None,  # xarray leaves it out for nczarr
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
-        found = await self._fetch(key, prototype or default_buffer_prototype(), byte_range)
-        if found is None or byte_range is not None or key.rpartition("/")[2] in METADATA:
-            return found
-        for prefix, check in self._checks.items():
-            if key.startswith(prefix) and (wrong := await check(found)):
-                message = f"chunk {key} of {self} {wrong}."
-                raise corrupt_chunk(message, key.removeprefix(prefix))
-        return found
-
-    async def _fetch(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
-    ) -> Buffer | None:
-        return await self._store.get(key, prototype, byte_range)
-
-
 def checks_of(arrays: Iterable[zarr.Array[Any]]) -> dict[str, Check]:
     """Return the checks of the chunks of arrays, by key prefix.
 
@@ -81,13 +42,6 @@ def checks_of(arrays: Iterable[zarr.Array[Any]]) -> dict[str, Check]:
     """
     found = {f"{array.path}/".lstrip("/"): _check_of(array) for array in arrays}
     return {prefix: check for prefix, check in found.items() if check is not None}
-
-
-def through(array: zarr.Array[Any], store: Store) -> zarr.Array[Any]:
-    """Return an array that is read through ``store``, which wraps the array's own."""
-    inner = array.async_array
-    place = StorePath(store, array.path)
-    return zarr.Array(type(inner)(inner.metadata, place, inner.config))
 
 
 def check_filters(array: zarr.Array[Any]) -> None:

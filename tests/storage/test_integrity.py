@@ -21,7 +21,7 @@ from zarr.storage import MemoryStore
 
 from kmufs_stream import BrokenError, RequestError, open_matrix, select
 from kmufs_stream.sources.labels import class_codes
-from kmufs_stream.storage.integrity import CheckedStore, checks_of
+from kmufs_stream.storage.retrying import CheckedStore
 
 NAMES = np.array(["geneA", "g", "é", "", "abc"], dtype=object)
 BLOSC: dict[int, Any] = {2: numcodecs.Blosc(), 3: zarr.codecs.BloscCodec()}
@@ -71,7 +71,7 @@ def test_items_that_do_not_add_up_are_told_before_they_are_decoded(form: int, co
     kind = default_buffer_prototype()
     whole = sync(kept.get(key, kind))
     assert whole is not None
-    watched = CheckedStore(kept, checks_of([array]))
+    watched = CheckedStore(kept, [array])
     np.testing.assert_array_equal(zarr.open_array(watched, path="gene", mode="r")[:], items)
     for damaged in damages(whole.to_bytes()):
         sync(kept.set(key, kind.buffer.from_bytes(damaged)))
