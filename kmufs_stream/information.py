@@ -29,7 +29,7 @@ OUTCOME = re.compile(
     "ambiguous|kept|passes|settled|score_error|last_change|samples_dropped|missing_values|"
     "reads_kept|of_next_read|excluded.*"
 )
-DIGESTS = ("data labels", "data asked", "data values", "data chunks", checkpoint.OTHERS)
+DIGESTS = ("data labels", "data asked", "data values", checkpoint.CHUNKS)
 SHAPE = ("samples", "features", "k", "h")
 
 

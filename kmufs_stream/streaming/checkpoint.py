@@ -36,7 +36,7 @@ from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.version import __version__
 
 ABOUT = "about"
-CHUNKS, CORRUPT, OTHERS = "data chunks", "corrupt chunk", "data chunks but that"
+CHUNKS, CORRUPT = "data chunks", "corrupt chunk"
 SAVING_SHARE = 20  # saving takes at most one part in so many of the time
 DIGEST_BYTES = 32
 PIECE = 2**23  # bytes sent to and fetched from an object store at a time
@@ -156,6 +156,9 @@ class Checkpoint:
         ours = self._identity
         try:
             theirs = json.loads(file.read_bytes())
+            corrupt = theirs.get(CORRUPT)
+            if corrupt is not None and self._digests is not None:
+                ours = ours | {CHUNKS: self._digests(corrupt)[1]}
             differing = [key for key in ours if theirs.get(key) != ours[key]]
         except (ValueError, AttributeError) as error:
             raise BrokenError(
@@ -163,15 +166,15 @@ class Checkpoint:
                 f"The checkpoint {self.folder} is damaged: {CHECKPOINT_FILE} cannot be read.",
                 "Remove it, and start again.",
             ) from error
-        if differing == [CHUNKS] and self._is_repaired(theirs):
-            self._write_identity(ours)
-        elif differing:
+        if differing:
             said = "; ".join(f"{key}: {theirs.get(key)}, now {ours[key]}" for key in differing)
             raise RequestError(
                 "wrong_checkpoint",
                 f"The checkpoint {self.folder} belongs to another run ({said}).",
                 Text("Use its data and options, choose another {checkpoint}, or remove it."),
             )
+        if corrupt is not None:
+            self._write_identity(self._identity)
 
     def _note_corrupt(self, chunk: str | None) -> None:
         """Note a chunk that could not be read, unless other chunks have changed meanwhile."""
@@ -180,13 +183,7 @@ class Checkpoint:
         with contextlib.suppress(KmufsError, OSError):  # the first error is the one that counts
             every, others = self._digests(chunk)
             if every == self._identity[CHUNKS]:
-                self._write_identity(self._identity | {CORRUPT: chunk, OTHERS: others})
-
-    def _is_repaired(self, theirs: dict[str, str]) -> bool:
-        """Whether the chunk that could not be read is the only one that differs now."""
-        if self._digests is None or CORRUPT not in theirs:
-            return False
-        return self._digests(theirs[CORRUPT])[1] == theirs[OTHERS]
+                self._write_identity(self._identity | {CORRUPT: chunk, CHUNKS: others})
 
     def _write_identity(self, identity: dict[str, str]) -> None:
         content = json.dumps({**identity, ABOUT: self._about}, indent=1).encode()
@@ -215,7 +212,7 @@ class SavedPass:
         return self.folder / f"{node.level}-{node.index}.state"
 
     def find(self, tree: Tree) -> list[Node]:
-        """Return the nodes to start from; set damaged files aside, remove superfluous ones."""
+        """Return the nodes to start from; remove files that are damaged or superfluous."""
         with store_errors(self.folder):
             intact = list(self._intact_nodes())
         self._kept = set(intact)
@@ -228,15 +225,12 @@ class SavedPass:
         files: list[Any] = [*self.folder.glob("*.state")]
         for path in sorted(files, key=str):
             level, _, index = path.stem.partition("-")
-            kernel = _kernel_of(path)
-            if kernel is None:
-                path.rename(path.with_suffix(".damaged"))
-                self.tell(f"{path} is damaged and was set aside: its rows are read again")
-            elif kernel == self.kernel:
+            if _kernel_of(path) == self.kernel:
                 yield Node(int(level), int(index))
             else:
                 path.unlink()
-                self.tell(f"{path} is of a run on another machine: its rows are read again")
+                said = "is damaged, or of another machine: its rows are read again"
+                self.tell(f"{path} {said}")
 
     def missing(self, nodes: Iterable[Node]) -> list[Node]:
         """Return the nodes that are not saved yet, for saving now."""
@@ -332,26 +326,21 @@ def _write(path: Folder, write: Callable[[Any], Any]) -> None:
 def _opened(path: Folder) -> BinaryIO:
     if isinstance(path, Path):
         return path.open("rb")
-    return io.BufferedReader(_Pieces(path), PIECE)
+    file = path.open("rb", block_size=PIECE, cache_type="none")
+    return io.BufferedReader(_Pieces(file), PIECE)
 
 
 class _Pieces(io.RawIOBase):
     """An object read in pieces; fsspec's files hold all that is asked for at once, twice."""
 
-    def __init__(self, path: UPath) -> None:
-        self._path, self._at, self._size = path, 0, path.stat().st_size
+    def __init__(self, file: Any) -> None:
+        self._file = file
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, into: Any) -> int:
-        stop = min(self._at + min(len(into), PIECE), self._size)
-        if stop == self._at:
-            return 0
-        piece = self._path.fs.cat_file(self._path.path, start=self._at, end=stop)
-        into[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
+        return int(self._file.readinto(into[:PIECE]))
 
 
 @contextlib.contextmanager

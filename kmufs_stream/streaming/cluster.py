@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import distributed
 
 PATIENCE = 60  # seconds for a first worker to come
-STARTED_HERE = "kmufs-stream"  # name of the clusters that connected() starts
 NO_WORKERS_HINT = "Start workers (dask worker ADDRESS; cluster.scale(n) in Python), then rerun."
 
 
@@ -62,7 +61,6 @@ def cluster_size(client: distributed.Client) -> ClusterSize:
         workers=len(workers),
         threads=max(w["nthreads"] for w in workers),
         memory=min(limits, default=None),
-        started_here=getattr(client.cluster, "name", None) == STARTED_HERE,
     )
 
 
@@ -141,7 +139,6 @@ def connected(
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
-            name=STARTED_HERE,
             # Otherwise zarr would decode on every core in each of them.
             env={"ZARR_THREADING__MAX_WORKERS": str(threads)},
         ) as cluster,

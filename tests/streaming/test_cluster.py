@@ -493,7 +493,7 @@ def test_a_worker_that_is_too_small_is_refused(table: Path) -> None:
         assert caught.value.code == "does_not_fit"
         assert "A worker with 3 threads needs " in caught.value.message
         assert "450.0 MB" in caught.value.message
-        assert "Start workers with" in caught.value.remedy
+        assert "Give each worker" in caught.value.remedy
 
 
 def test_data_in_memory_stay_here(client: Any) -> None:

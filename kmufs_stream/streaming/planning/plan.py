@@ -32,9 +32,6 @@ from kmufs_stream.system.blas import usable_cores
 from kmufs_stream.system.memory import available_memory, size
 from kmufs_stream.version import __version__
 
-KB = 1000
-SOME_GB = 100  # a size without a unit is taken for GB below this, else for MB
-
 
 @dataclass(frozen=True, repr=False)
 class Plan:
@@ -281,13 +278,6 @@ def memory_budget(memory: str | int | None) -> int:
             f"Memory {memory!r} is not a size.",
             "Write it like 500MB, 2GB or 2GiB.",
         )
-    if budget < KB and isinstance(memory, str):
-        meant = f"{budget}{'GB' if budget < SOME_GB else 'MB'}"
-        raise RequestError(
-            "bad_option",
-            f"Memory {memory!r} is {counted(budget, 'bytes')}, which nothing fits in.",
-            f"Did you mean {meant}?",
-        )
     return budget
 
 
@@ -307,19 +297,16 @@ def _worker_too_small(sizing: Sizing) -> RequestError:
     assert cluster is not None
     assert cluster.memory is not None
     needed = int(sizing.worker_peak / WORKER_SHARE)
-    least = -(-needed // MB)
-    hint = f"Start workers with {least}MB or more, or with fewer threads each."
-    if cluster.started_here:
-        hint += Text(
-            " Those of {workers} share {memory} with this process: give {}MB or more.",
-            least * (cluster.workers + 1),
-        )
     return RequestError(
         "does_not_fit",
         f"A worker with {counted(cluster.threads, 'threads')} needs {size(needed)} of memory, the "
         f"smallest of {cluster.workers} has {size(cluster.memory)} (blocks {size(sizing.block)} a "
         f"thread, states {size(sizing.cost.state)} each).",
-        hint,
+        Text(
+            "Give each worker {}MB or more, or fewer threads; {workers} share {memory} equally "
+            "with this process.",
+            -(-needed // MB),
+        ),
     )
 
 
@@ -335,13 +322,7 @@ def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestErro
             "columns (CSC) are read whole. Stored by rows (with anndata: a.X = a.X.tocsr(), and "
             "write it again) they are streamed."
         )
-    elif budget < BASELINE:
-        hint += f": Python and its libraries take {size(BASELINE)} of it, however small the table."
-    elif (
-        table.layout.chunk_rows >= table.shape[0] > 1
-        and stages["pass"] == peak
-        and max(stages["factor"], stages["solver"]) <= budget
-    ):
+    elif table.layout.chunk_rows >= table.shape[0] > 1 and budget > BASELINE:
         hint += (
             "; or, as one chunk spans all rows, write the data in chunks of fewer rows: "
             "kmufs-stream rechunk does."

@@ -61,7 +61,6 @@ class ClusterSize:
     workers: int  # their number
     threads: int  # of a worker, the most
     memory: int | None  # limit of a worker in bytes, the smallest; None without limits
-    started_here: bool = False  # for this run, whose memory they share with this process
 
 
 @dataclass(frozen=True)
