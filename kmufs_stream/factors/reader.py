@@ -15,7 +15,6 @@ from kmufs_stream.factors.factor import RowSample
 from kmufs_stream.factors.methods.screening import Standardised, standardise
 from kmufs_stream.options import Screening
 from kmufs_stream.sources import Matrix
-from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client
 from kmufs_stream.streaming.kernels.kernel import Kernel, State, Together
@@ -23,7 +22,7 @@ from kmufs_stream.streaming.kernels.moments import Moments
 from kmufs_stream.streaming.kernels.sample import TakeRows
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.kernels.screened import Screened, ScreenedState
-from kmufs_stream.streaming.passes import run_planned
+from kmufs_stream.streaming.passes import CachedRows, run_planned
 from kmufs_stream.streaming.planning.plan import Plan
 
 

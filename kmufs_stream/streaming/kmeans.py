@@ -9,14 +9,12 @@ from functools import partial
 import numpy as np
 
 from kmufs_stream.errors import RequestError, Text
-from kmufs_stream.events import SILENT, Advanced, Progress, Started
+from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.solvers.clustering import MAX_ITERATIONS, TOL, fit_kmeans
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.layout import dense
-from kmufs_stream.streaming.cache import CachedRows
 from kmufs_stream.streaming.kernels.lloyd import SLAB_ROWS, Lloyd, Standard
 from kmufs_stream.streaming.kernels.sample import TakeRows, sample_index, sample_size, stack
-from kmufs_stream.streaming.passes import run_planned
+from kmufs_stream.streaming.passes import CachedRows, run_planned
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.planning.sizing import Candidate, Candidates, Cost
 from kmufs_stream.typing import Float
@@ -49,7 +47,7 @@ def kmeans_candidates(n: int, p: int, k: int, starts: int, *, state: int, kept: 
     slab = 8 * SLAB_ROWS * (2 * p + 2 * starts * k + 8)
 
     def in_memory(rows: int, itemsize: int) -> Cost:
-        table = 8 * n * (p + draws + 4) + kept
+        table = 8 * n * (2 * p + draws + 4) + kept
         return Cost(state, state + slab, table, table, kept, reads=1)
 
     def lloyd(rows: int, itemsize: int) -> Cost:
@@ -86,8 +84,11 @@ def kmeans(
     RequestError for more clusters than rows of that sample. O(n k p starts) per iteration.
     """
     (n, p), rows = matrix.shape, matrix.rows
+    if plan.cached_rows:
+        rows = CachedRows(rows, plan.cached_rows)
+    read = partial(run_planned, rows=rows, plan=plan, progress=progress)
     if plan.method == "scikit-learn":
-        table = _standardised(matrix, standard, plan, progress)
+        table = standard.rows(stack(read(TakeRows(np.arange(n)), stage="reading")))
         progress(Started("clustering"))
         fitted = fit_kmeans(table, k, starts=starts, seed=seed, copy=False)
         return Clustering(
@@ -97,9 +98,6 @@ def kmeans(
             int(fitted.n_iter_),
             bool(fitted.n_iter_ < MAX_ITERATIONS),
         )
-    if plan.cached_rows:
-        rows = CachedRows(rows, plan.cached_rows)
-    read = partial(run_planned, rows=rows, plan=plan, progress=progress)
     index = sample_index(n, sample_size(n, 8 * p))
     if len(index) < k:
         raise RequestError(
@@ -131,16 +129,3 @@ def kmeans(
     return Clustering(
         centres[best], float(cost[best]), plan.method, int(iterations[best]), best not in moving
     )
-
-
-def _standardised(matrix: Matrix, standard: Standard, plan: Plan, progress: Progress) -> Float:
-    """Read all rows, standardised."""
-    n, p = matrix.shape
-    table = np.empty((n, p))
-    progress(Started("reading", total=n, unit="rows", unit_bytes=8 * p))
-    for partition in plan.partitions:
-        for a in partition:
-            b = min(a + partition.step, partition.stop)
-            table[a:b] = standard.rows(dense(matrix.rows.read(a, b)))
-            progress(Advanced(b - a))
-    return table

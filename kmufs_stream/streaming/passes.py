@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
+from kmufs_stream.sources.layout import Block
 from kmufs_stream.sources.matrix import Rows
 from kmufs_stream.streaming.checkpoint import SavedPass, load_state, save_state
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.streaming.workers import Workers, open_workers
+from kmufs_stream.typing import Array, Int
 
 if TYPE_CHECKING:
     import distributed
@@ -27,6 +29,26 @@ SAVE, LOAD = "saving the state of", "loading the state of"
 
 class StoppedError(Exception):
     """A task ended early because its result is no longer wanted."""
+
+
+class CachedRows:
+    """Rows of which the blocks before row ``limit`` are read once and then kept as read."""
+
+    def __init__(self, rows: Rows, limit: int) -> None:
+        self._rows = rows
+        self._limit = limit
+        self._blocks: dict[tuple[int, int], Block] = {}
+
+    def read(self, start: int, stop: int) -> Block:
+        if stop > self._limit:
+            return self._rows.read(start, stop)
+        block = self._blocks.get((start, stop))
+        if block is None:
+            block = self._blocks[start, stop] = self._rows.read(start, stop)
+        return block
+
+    def take(self, start: int, stop: int, columns: Int) -> Array:
+        return self._rows.take(start, stop, columns)
 
 
 def run_planned(

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import dask
 
 from kmufs_stream.errors import BrokenError
-from kmufs_stream.streaming.cluster import NO_WORKERS_HINT
+from kmufs_stream.streaming.cluster import (
+    NO_WORKERS_HINT,
+    Versions,
+    check_cluster,
+    compare,
+    own_versions,
+)
 from kmufs_stream.streaming.planning.sizing import PARTITIONS_PER_TASK
-from kmufs_stream.streaming.versions import Versions, check_cluster, compare, own_versions
 from kmufs_stream.system import blas
 
 if TYPE_CHECKING:

@@ -30,15 +30,10 @@ def probe_starts(n: int, chunk_rows: int) -> list[int]:
 
 def read_probe(matrix: Matrix) -> Block:
     """Read a few rows from all over a matrix, at most 1024 x p."""
-    n = matrix.shape[0]
-    starts = probe_starts(n, matrix.layout.chunk_rows)
-    length = (
-        min(max(matrix.layout.chunk_rows, 1), PROBE_ROWS)
-        if matrix.layout.chunk_rows > 1
-        else PROBE_ROWS
-    )
-    pieces = [matrix.rows.read(a, min(a + length, n)) for a in starts]
-    return joined_rows(pieces)
+    n, chunk_rows = matrix.shape[0], matrix.layout.chunk_rows
+    length = min(chunk_rows, PROBE_ROWS) if chunk_rows > 1 else PROBE_ROWS
+    starts = probe_starts(n, chunk_rows)
+    return joined_rows([matrix.rows.read(a, min(a + length, n)) for a in starts])
 
 
 @dataclass(frozen=True)
