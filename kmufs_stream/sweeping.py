@@ -41,7 +41,7 @@ from kmufs_stream.selection import plan_selection
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.written import is_factor
-from kmufs_stream.storage.output import check_file
+from kmufs_stream.storage.output import check_output
 from kmufs_stream.storage.places import place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.system import blas
@@ -119,7 +119,7 @@ def sweep(
         if is_factor(data):
             data = load_factor(data)
     if csv is not None:
-        check_file(Path(csv), "csv", inputs, overwrite=overwrite)
+        check_output(Path(csv), inputs, overwrite=overwrite, parameter="csv", file=True)
     passes = 0
     if isinstance(data, Factor):
         factor = data

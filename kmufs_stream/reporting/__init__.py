@@ -18,7 +18,7 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.events import SILENT, Progress, Started
-from kmufs_stream.storage.output import check_file, check_two_outputs, new_output
+from kmufs_stream.storage.output import check_output, check_two_outputs, new_output
 from kmufs_stream.storage.places import PlaceLike, place_of
 from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
@@ -124,12 +124,12 @@ def report(
     if not places:
         raise RequestError("bad_option", "No result is given.", "Give one or more.")
     page_file, image_file = Path(out), None if png is None else Path(png)
-    check_file(page_file, "out", places, overwrite=overwrite)
+    check_output(page_file, places, overwrite=overwrite, parameter="out", file=True)
     if image_file is not None:
         if page_file.resolve() == image_file.resolve():
             check_two_outputs(image_file, page_file, "png")
         if image_file.is_file():  # those in a folder are checked once they have names
-            check_file(image_file, "png", places, overwrite=overwrite)
+            check_output(image_file, places, overwrite=overwrite, parameter="png", file=True)
 
     # Half a second, only for those who draw.
     from kmufs_stream.reporting.content import read_all
@@ -143,7 +143,7 @@ def report(
         progress(Started("drawing images"))
         images = whole.images(image_file)
         for file in images:
-            check_file(file, "png", places, overwrite=overwrite)
+            check_output(file, places, overwrite=overwrite, parameter="png", file=True)
         files |= images
     for file, content in files.items():
         with new_output(file, overwrite=overwrite) as partial:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from kmufs_stream.errors import BrokenError, Text, counted
 from kmufs_stream.factors.structure import KSuggestion
-from kmufs_stream.storage.output import check_file
+from kmufs_stream.storage.output import check_output
 from kmufs_stream.typing import Int
 from kmufs_stream.version import __version__
 
@@ -127,7 +127,7 @@ def write_csv(found: Sweep, csv: str | os.PathLike[str], *, overwrite: bool = Fa
     written.
     """
     path = Path(csv)
-    check_file(path, "csv", [], overwrite=overwrite)
+    check_output(path, [], overwrite=overwrite, parameter="csv", file=True)
     try:
         found.table().to_csv(path, index=False)
     except OSError as error:

@@ -37,7 +37,6 @@ from kmufs_stream.storage.places import (
 )
 
 ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # the last of them marks a store
-ONLY_NEW = {"mode": "create", "overwrite": False}  # in S3's and Google's file systems; in Azure's
 _tokens: set[str] = set()  # of this process's locks
 
 
@@ -114,12 +113,14 @@ def new_in_object_store(out: UPath, *, overwrite: bool) -> Iterator[Store]:
                 raise _being_written(out, "Another run")
             _publish(place, root.kept)
         except BaseException as error:
-            written = None if isinstance(error, TakenError) else place
-            _clean_up(out, written, lock, error)
+            with contextlib.suppress(Exception):  # the first error counts; the next run cleans up
+                if place is not None and not isinstance(error, TakenError):
+                    remove(place)
+                _release(out, lock)
             raise
         if replaces:
             _replace(out, place)
-        _clean_up(out, None, lock)
+        _release(out, lock)
 
 
 def _publish(place: UPath, kept: dict[str, Buffer]) -> None:
@@ -141,8 +142,8 @@ def _replace(out: UPath, new: UPath) -> None:
             (out / key).unlink(missing_ok=True)
         remove(out)
         keys = [path.removeprefix(new.path + "/") for path in fs.find(new.path)]
-        last = [key for key in ROOT if key in keys]
-        for part in ([key for key in keys if key not in ROOT], *([key] for key in last)):
+        mark = max(set(ROOT).intersection(keys), key=ROOT.index)
+        for part in ([key for key in keys if key != mark], [mark]):
             fs.copy([f"{new.path}/{key}" for key in part], [f"{out.path}/{key}" for key in part])
     except BaseException as error:
         raise BrokenError(
@@ -208,19 +209,9 @@ def _is_ours(lock: UPath) -> bool:
         return False
 
 
-def _clean_up(
-    out: UPath, failed: UPath | None, lock: UPath, error: BaseException | None = None
-) -> None:
-    """Remove what a failed run has written, and its lock with the folder, if it still holds it."""
-    try:
-        if failed is not None:
-            remove(failed)
-        if _is_ours(lock):
-            remove(_workspace(out))
-    except Exception as other:
-        if error is None:
-            raise
-        error.add_note(f"What was written to {out} cannot be removed: {other}")
+def _release(out: UPath, lock: UPath) -> None:
+    if _is_ours(lock):
+        remove(_workspace(out))
 
 
 def _create(place: UPath, content: bytes) -> None:
@@ -229,14 +220,8 @@ def _create(place: UPath, content: bytes) -> None:
     Raises FileExistsError.
     """
     put = place.fs.pipe_file
-    known = inspect.signature(put).parameters
-    for option, value in ONLY_NEW.items():
-        if option in known:
-            put(place.path, content, **{option: value})
-            return
-    if place.exists():
-        raise FileExistsError(place)
-    put(place.path, content)
+    common = "mode" in inspect.signature(put).parameters  # Azure's has an option of its own
+    put(place.path, content, **({"mode": "create"} if common else {"overwrite": False}))
 
 
 def _being_written(out: UPath, who: str) -> TakenError:

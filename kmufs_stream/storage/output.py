@@ -39,43 +39,35 @@ ALL_CHUNKS = {"array.write_empty_chunks": True}
 
 
 def check_output(
-    out: Place, inputs: Sequence[Place], *, overwrite: bool, parameter: str = "out"
+    out: Place,
+    inputs: Sequence[Place],
+    *,
+    overwrite: bool,
+    parameter: str = "out",
+    file: bool = False,
 ) -> None:
     """Refuse an output that cannot or must not be written, before anything is computed.
 
-    ``parameter`` is the one that chooses another output. Raises RequestError if the output exists
-    (without ``overwrite``, or is no Zarr store), if it and an input lie in one another, and if its
-    folder does not exist or cannot be written to.
+    ``parameter`` is the one that chooses another output, ``file`` whether it is a file, not a
+    store. Raises RequestError if the output exists (without ``overwrite``, or is of another kind),
+    if it and an input lie in one another, and if its folder does not exist or cannot be written to.
     """
     if isinstance(out, Path) and out.name in ("", ".."):
         raise RequestError(
             "bad_output",
-            f"The output {out} is an existing folder, not the name of a store to write.",
+            f"The output {out} is an existing folder, not the name of what is to be written.",
             Text("Choose another {}.", Option(parameter)),
         )
     _check_apart(out, inputs, parameter)
     if isinstance(out, Store):
         check_given(out)
     elif isinstance(out, Path):
-        _check_path(out, parameter, overwrite=overwrite)
+        _check_path(out, parameter, overwrite=overwrite, file=file)
     else:
         left_behind = check_address(out, parameter)
         if not left_behind or is_zarr(out):
             _check_replaceable(out, parameter, overwrite=overwrite)
         check_writable_address(out)
-
-
-def check_file(out: Path, parameter: str, inputs: Sequence[Place], *, overwrite: bool) -> None:
-    """Refuse a file that cannot or must not be written; as :func:`check_output` does."""
-    _check_apart(out, inputs, parameter)
-    stores = [parent for parent in out.resolve().parents if is_zarr(parent)]
-    if stores:
-        raise RequestError(
-            "output_in_store",
-            f"The output {out} lies inside the Zarr store {stores[-1]}.",
-            Text("Choose another {}.", Option(parameter)),
-        )
-    _check_path(out, parameter, overwrite=overwrite, file=True)
 
 
 def check_two_outputs(out: Place, other: Place, parameter: str) -> None:
@@ -99,7 +91,7 @@ def check_folder(folder: Path, what: str, parameter: str) -> None:
         )
 
 
-def _check_path(out: Path, parameter: str, *, overwrite: bool, file: bool = False) -> None:
+def _check_path(out: Path, parameter: str, *, overwrite: bool, file: bool) -> None:
     folder = out.resolve().parent
     _repair(out.resolve())
     check_folder(folder, "output", parameter)

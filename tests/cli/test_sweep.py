@@ -190,10 +190,6 @@ def test_the_table_is_not_written_over_the_data(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", table / "a.csv", "--overwrite")
     assert done.code == 2
     assert "lies inside the input" in done.err
-    assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
-    done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", "factor.zarr/usable/a.csv")
-    assert done.code == 2
-    assert "lies inside the Zarr store" in done.err
 
 
 def test_what_is_proposed_does_not_follow_what_is_explained_mechanically(
