@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kmufs_stream.errors import RequestError, Text, listed
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.store import load_factor
 from kmufs_stream.sources import Matrix, open_matrix
-from kmufs_stream.sources.samples import samples_meeting, unknown_names
+from kmufs_stream.sources.samples import samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.written import identify
 from kmufs_stream.storage.places import Place, PlaceLike, check_exists, place_of
@@ -137,11 +137,14 @@ def as_made(
     try:
         return samples_meeting(matrix, where)
     except RequestError as error:
-        lost = unknown_names(matrix, where)
-        why = f"{matrix.source} has no coordinate {listed(lost)}." if lost else error.message
         raise RequestError(
             code,
-            Text("{} was made of the samples that meet {!r}: {}", whose, where, why),
+            Text(
+                "{} was made of the samples that meet {!r}: {}",
+                whose,
+                where,
+                error.__cause__ or error.message,
+            ),
             "Give the data that it was made of, with their coordinates.",
         ) from error
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -94,11 +92,12 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
 def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
     """Find the rows, ascending, whose coordinates meet a condition."""
     along = _along(matrix)
-    kept = []
+    kept, near = [], ""
     try:
         asked = parsed(condition, along)
         unknown = [name for name in asked.names.values() if name not in along]
         if unknown:
+            near = did_you_mean(unknown[0], along)
             raise ValueError(f"the samples have no coordinate {unknown[0]}")
         for start in range(0, matrix.shape[0], COORDINATE_ROWS):
             rows = {name: _values(matrix, name, start) for name in asked.names.values()}
@@ -110,8 +109,8 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
         raise RequestError(
             "bad_condition",
             Text("{where} {!r} cannot be answered: {}", condition, said),
-            f'{_misspelt(condition, along)}Compare coordinates of the samples as in "batch == '
-            f"'b1' and depth > 10\"; there are {listed(along)}.",
+            f"{near}Compare coordinates of the samples as in \"batch == 'b1' and depth > 10\"; "
+            f"there are {listed(along)}.",
         ) from error
     index = np.concatenate(kept) if kept else np.empty(0, np.int64)
     if not len(index):
@@ -139,23 +138,6 @@ def _values(matrix: Matrix, name: str, start: int) -> NDArray[Any]:
     return values
 
 
-def unknown_names(matrix: Matrix, condition: str) -> list[str]:
-    """Return the names in a condition that are not coordinates of the samples."""
-    along = _along(matrix)
-    try:
-        names = parsed(condition, along).names.values()
-    except ValueError:
-        return []
-    return [name for name in names if name not in along]
-
-
 def _along(matrix: Matrix) -> list[str]:
     frame = matrix.metadata.coords
     return [str(c) for c in frame.coords if frame[c].dims == (matrix.metadata.sample_dim,)]
-
-
-def _misspelt(condition: str, along: list[str]) -> str:
-    """Suggest a coordinate for the first unknown name outside quotes."""
-    words = re.findall(r"[^\W\d]\w*", re.sub(r"'[^']*'|\"[^\"]*\"", "", condition))
-    unknown = [word for word in words if word not in along and not iskeyword(word)]
-    return did_you_mean(unknown[0], along) if unknown else ""
