@@ -19,7 +19,7 @@ from kmufs_stream.formats.columns import SAMPLE, TEXT, Coordinate
 from kmufs_stream.sources.casting import cast
 from kmufs_stream.sources.convertible import INSIDE
 from kmufs_stream.sources.id_columns import notes_of_block
-from kmufs_stream.sources.matrix import KINDS, is_numeric
+from kmufs_stream.sources.matrix import is_numeric
 from kmufs_stream.streaming.planning.sizing import BASELINE, MB
 from kmufs_stream.system.memory import size
 from kmufs_stream.typing import Array
@@ -65,8 +65,7 @@ class ForeignTable:
         if not is_numeric(self.dtype):
             raise RequestError(
                 "bad_dtype",
-                f"{self.source} holds {KINDS.get(self.dtype.kind, 'values')} of dtype "
-                f"{self.dtype}.",
+                f"{self.source} holds values of dtype {self.dtype}.",
                 "Real numbers are needed: bool, integer or floating point.",
             )
         if not self.inner or 0 in self.inner:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from kmufs_stream.formats.columns import (
 )
 from kmufs_stream.formats.dialect import COMMA_NUMBER, Dialect, dialect_of
 from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
-from kmufs_stream.sources.casting import WHOLE, cast_exactly
+from kmufs_stream.sources.casting import WHOLE, cast
 from kmufs_stream.streaming.planning.sizing import MB
 
 # Parse numbers exactly, as pandas 3.1 does by default; it deprecates the option.
@@ -76,7 +76,7 @@ class _Text:
         with CheckedText(self.path, self.dialect.separator, len(self.header)) as text:
             options = {"na_values": na_values, **EXACT, **options}
             for frame in pd.read_csv(
-                cast(Any, text),
+                text,  # type: ignore[call-overload]
                 sep=self.dialect.separator,
                 decimal=self.dialect.decimal,
                 header=0,
@@ -233,7 +233,7 @@ def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -
         return numbers
     dtype = wanted or np.dtype(np.float64)
     if not (np.abs(numbers) >= WHOLE).any():
-        return cast_exactly(numbers, dtype, table.path, OTHER_DTYPE)
+        return cast(numbers, dtype, table.path, OTHER_DTYPE, exactly=True)
     columns = []
     for j, i in enumerate(values.columns.to_numpy()):
         column, name = numbers[:, j], table.header[int(i)]
@@ -242,9 +242,9 @@ def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -
             known = values[i].dropna()
             gaps = len(known) < len(column)
             whole = known.to_numpy(known.dtype.numpy_dtype)
-            whole = cast_exactly(whole, dtype, source, keep_whole(name, gaps=gaps))
+            whole = cast(whole, dtype, source, keep_whole(name, gaps=gaps), exactly=True)
             column = column if gaps else whole
-        columns.append(cast_exactly(column, dtype, source, OTHER_DTYPE))
+        columns.append(cast(column, dtype, source, OTHER_DTYPE, exactly=True))
     return np.column_stack(columns)
 
 

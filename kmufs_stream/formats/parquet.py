@@ -30,7 +30,7 @@ from kmufs_stream.formats.parquet_files import (
     types_of,
     with_nulls,
 )
-from kmufs_stream.sources.casting import cast, cast_exactly
+from kmufs_stream.sources.casting import cast
 
 PAGE_BYTES = 2**16  # read from each column at a time
 SHOWN = 5  # rows with the same fault, in messages
@@ -281,7 +281,7 @@ def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]
     if dtype is not None and types.is_integer(array.type):
         known = array.drop_null().to_numpy(zero_copy_only=False)
         hint = AS_TEXT if array.null_count else keep_whole(name, gaps=False)
-        known = cast_exactly(known, dtype, f"Column {name!r}", hint)
+        known = cast(known, dtype, f"Column {name!r}", hint, exactly=True)
         if not array.null_count:
             return known
     if array.null_count or dtype is None:

@@ -27,16 +27,22 @@ def parse_dtype(text: str) -> np.dtype[Any]:
     return np.dtype(text)
 
 
-def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, hint: str) -> NDArray[Any]:
+def cast(
+    values: NDArray[Any], dtype: np.dtype[Any], source: str, hint: str, *, exactly: bool = False
+) -> NDArray[Any]:
     """Convert values to another dtype; only to floating point they may be rounded.
 
-    Raises RequestError, with the given hint, for a value that is out of range or not an integer.
+    Raises RequestError, with the given hint, for a value that is out of range or not an integer,
+    and, if asked to convert ``exactly``, for integers that float64 would round.
     """
-    if np.can_cast(values.dtype, dtype, "safe"):
+    rounded = exactly and values.dtype.kind in "iu" and dtype.kind == "f"
+    if np.can_cast(values.dtype, dtype, "safe") and not rounded:
         return values.astype(dtype, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(dtype)
     lost = np.isinf(made) & np.isfinite(values) if dtype.kind == "f" else made != values
+    if rounded:
+        lost |= (values > WHOLE) | (values < -WHOLE)
     if lost.any():
         value = values[lost][0]
         what = "a missing value" if np.isnan(value) else repr(value.item())
@@ -44,21 +50,6 @@ def cast(values: NDArray[Any], dtype: np.dtype[Any], source: str, hint: str) -> 
             "does_not_fit_dtype", f"{source} holds {what}, which {dtype} cannot.", hint
         )
     return made
-
-
-def cast_exactly(
-    values: NDArray[Any], dtype: np.dtype[Any], source: str, hint: str
-) -> NDArray[Any]:
-    """Convert values as :func:`cast` does, but refuse integers that floats would round."""
-    if values.dtype.kind in "iu" and dtype.kind == "f":
-        large = (values > WHOLE) | (values < -WHOLE)
-        if large.any():
-            raise RequestError(
-                "does_not_fit_dtype",
-                f"{source} holds {values[large][0]}, which {dtype} would round.",
-                hint,
-            )
-    return cast(values, dtype, source, hint)
 
 
 def read_as(matrix: Matrix, dtype: np.dtype[Any], hint: str) -> Matrix:

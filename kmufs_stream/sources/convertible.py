@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from kmufs_stream.errors import KmufsError, Placeholder, RequestError, Text, first_few
-from kmufs_stream.storage.places import free_name, is_zarr
+from kmufs_stream.storage.places import is_zarr
 
 STORES = (".zarr", ".zarr.zip", ".h5ad")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -54,14 +54,6 @@ def data_inside(folder: Path) -> list[str]:
     return stores + files
 
 
-def is_mixed(path: str) -> bool:
-    """Whether a folder holds data, but is not one Parquet or .mtx table."""
-    folder = Path(path)
-    if not folder.is_dir() or kind_of(path) == "mtx":
-        return False
-    return any(kind_of(str(folder / name)) != "parquet" for name in data_inside(folder))
-
-
 def said_inside(folder: Path) -> str:
     """Suggest, in a sentence, what to give instead of a folder."""
     names = data_inside(folder)
@@ -73,20 +65,13 @@ def said_inside(folder: Path) -> str:
 def refuse_convertible(path: str) -> None:
     """Raise RequestError for convertible data, with the command that converts them."""
     kind, place = kind_of(path), Path(path.partition(INSIDE)[0])
-    if kind is None or is_mixed(path) or not place.exists():
+    if kind is None or not place.exists():
         return
-    name = place.resolve()
-    stem = Path(name.stem if name.suffix in COMPRESSED else name).stem
-    there = Path(f"{stem}.zarr").exists()
-    command = ["kmufs-stream", "convert", path, *[free_name(f"{stem}.converted.zarr")] * there]
-    hint = f"First type: {shlex.join(command)}"
-    if there:
-        made = f"If {stem}.zarr, which is here, was made of it, give that."
-        hint = f"{made} Else first type: {shlex.join(command)}"
+    hint = f"First type: {shlex.join(['kmufs-stream', 'convert', path])}"
     if kind in ("csv", "parquet"):
-        columns = Text(
-            "Columns of numbers that are not features: {index_column}, {coordinates}.",
+        hint = Text(
+            "Columns of numbers that are not features: {index_column}, {coordinates}. {}",
+            hint,
             coordinates=Placeholder("NAME"),
         )
-        hint = columns + " " + hint
     raise RequestError("not_zarr", f"{path} is not a Zarr store, but can be made into one.", hint)

@@ -178,7 +178,7 @@ def arrange(
     samples, features : names of their dimensions, if given.
     what : the array, for error messages.
 
-    Raises RequestError for unknown names, and for more than two dimensions without names.
+    Raises RequestError for unknown names, and unless each dimension is assigned once.
     """
     sizes = ", ".join(f"{d} {extent}" for d, extent in zip(dims, shape, strict=True))
     for parameter, wanted in (("sample_dims", samples), ("feature_dims", features)):
@@ -189,39 +189,22 @@ def arrange(
                     Text("{} has no dimension {!r} ({}).", what, dim, Option(parameter)),
                     f"{did_you_mean(dim, dims)}Its dimensions are {', '.join(map(repr, dims))}.",
                 )
-    both = [dim for dim in dims if (samples + features).count(dim) > 1]
-    if both:
-        raise RequestError(
-            "same_dimension",
-            Text("{sample_dims} and {feature_dims} name {!r} more than once.", both[0]),
-            f"The dimensions are {', '.join(map(repr, dims))}; naming those of one is enough.",
-        )
-    rest = tuple(dim for dim in dims if dim not in samples + features)
-    if not samples and not features:
-        if len(dims) > 2:
-            raise RequestError(
-                "which_dimensions",
-                f"{what} is {len(dims)}-d ({sizes}): which dimensions hold the samples?",
-                Text(
-                    "Say it, for instance {sample_dims} (the features are then {}), or "
-                    "{feature_dims}.",
-                    " x ".join(dims[1:]),
-                    sample_dims=dims[0],
-                    feature_dims=dims[0],
-                ),
-            )
-        samples, rest = dims[:1], dims[1:]
-    if not samples or not features:
+    if not samples and not features and len(dims) == 2:
+        samples = dims[:1]
+    if bool(samples) != bool(features):
+        rest = tuple(dim for dim in dims if dim not in samples + features)
         samples, features = samples or rest, features or rest
-        rest = ()
-    if rest or not samples or not features:
-        lost = f"leave out {', '.join(map(repr, rest))}" if rest else "leave none for the others"
+    if not samples or not features or sorted(samples + features) != sorted(dims):
         raise RequestError(
             "which_dimensions",
+            f"{what} is {len(dims)}-d ({sizes}): which dimensions hold the samples?",
             Text(
-                "{} has the dimensions {}; {sample_dims} and {feature_dims} {}.", what, sizes, lost
+                "Name each once, for instance {sample_dims} (the features are then {}), or "
+                "{feature_dims}; naming those of one is enough.",
+                " x ".join(dims[1:]),
+                sample_dims=dims[0],
+                feature_dims=dims[0],
             ),
-            "Name those of the samples, or those of the features; the rest are the others.",
         )
     return Stacking(dims, shape, tuple(map(dims.index, samples)), tuple(map(dims.index, features)))
 

@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import Option, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.coordinates import coordinates_read
-from kmufs_stream.sources.matrix import Matrix, feature_texts
+from kmufs_stream.sources.matrix import Matrix
 from kmufs_stream.storage.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
 MAX_CLASSES = 10_000
 RUNS, RUN_ROWS = 8, 4096  # by which a coordinate is judged
 FEW = 50  # different values
-BESIDE = Text(" Variables beside the data are found where the table itself is given, as {data}.")
+BESIDE = Text(
+    " Variables beside the data are found where the table itself is given, as {data}; a feature "
+    "becomes one where it is converted again with {coordinates}."
+)
 
 
 def refuse_feature(name: str, chosen: Iterable[object], source: str) -> None:
@@ -53,17 +56,11 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
         along |= {c: v for c, v in along_samples(matrix).items() if c not in along}
     source = " or ".join(dict.fromkeys(matrix.source for matrix in matrices))
     if name not in along:
-        hint = f"{did_you_mean(name, along)}Along the samples are: {listed(along)}."
-        if len(matrices) == 1:
-            hint += BESIDE
-        if any(_is_feature(matrix, name) for matrix in matrices):
-            hint = Text(
-                "It is a feature there, not a coordinate of the samples: convert makes it "
-                "one, with {coordinates}.",
-                coordinates=name,
-            )
-        message = f"There is no variable {name!r} along the samples of {source}."
-        raise RequestError("unknown_labels", message, hint)
+        raise RequestError(
+            "unknown_labels",
+            f"There is no variable {name!r} along the samples of {source}.",
+            f"{did_you_mean(name, along)}Along the samples are: {listed(along)}." + BESIDE,
+        )
     labels = along[name]
     codes = np.empty(labels.shape[0], np.int32)
     known: dict[object, int] = {}
@@ -114,8 +111,3 @@ def along_samples(matrix: Matrix) -> dict[str, xr.DataArray]:
         for name, c in (metadata.coords.coords | metadata.beside.coords).items()
         if c.dims == (metadata.sample_dim,)
     }
-
-
-def _is_feature(matrix: Matrix, name: str) -> bool:
-    names = feature_texts(matrix)
-    return names is not None and name in names

@@ -222,16 +222,6 @@ def _dense(block: Block, start: int) -> NDArray[Any]:
 
 BARE_DIMS: tuple[str, ...] = ("sample", "feature")  # of 2-d arrays without names
 
-KINDS = {
-    "c": "complex numbers",
-    "m": "time spans",
-    "M": "times",
-    "O": "objects",
-    "S": "text",
-    "T": "text",
-    "U": "text",
-}
-
 
 def is_numeric(dtype: np.dtype[Any]) -> bool:
     """Whether values of this dtype are real numbers."""
@@ -253,9 +243,8 @@ def check_table(what: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None
     if not is_numeric(dtype):
         raise RequestError(
             "bad_dtype",
-            f"{what} holds {KINDS.get(dtype.kind, 'values')} of dtype {dtype}.",
-            "Real numbers are needed: bool, integer or floating point."
-            + (" Take the real part or the modulus first." if dtype.kind == "c" else ""),
+            f"{what} holds values of dtype {dtype}.",
+            "Real numbers are needed: bool, integer or floating point.",
         )
 
 

@@ -79,12 +79,6 @@ def samples_meeting(matrix: Matrix, condition: str) -> Matrix:
 
     Raises RequestError for an invalid condition, or one that no sample meets.
     """
-    if not isinstance(condition, str):
-        raise RequestError(
-            "bad_condition",
-            Text("{where} is a {}: {!r}.", type(condition).__name__, condition),
-            "Give a text, as in \"batch == 'b1' and depth > 10\".",
-        )
     met = keep_samples(matrix, _samples_where(matrix, condition))
     return replace(met, provenance=replace(met.provenance, where=condition))
 

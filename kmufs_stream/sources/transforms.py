@@ -7,6 +7,7 @@ into blocks does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from kmufs_stream.sources.layout import Block, with_values
 from kmufs_stream.sources.matrix import ChangedRows, Matrix
 
 TOTAL = 10_000.0
-KNOWN = "Choose log1p, normalise-rows or normalise-rows:TOTAL."
+KNOWN = "Choose log1p, normalise-rows or normalise-rows:TOTAL, TOTAL above 0."
 
 
 @dataclass(frozen=True)
@@ -40,20 +41,14 @@ class Transform:
     def parse(cls, text: str) -> Transform:
         """Parse ``log1p``, ``normalise-rows`` (to 10000) or ``normalise-rows:TOTAL``."""
         name, colon, given = text.partition(":")
-        if name == "log1p" and not colon:
-            return cls("log1p", None)
-        if name != "normalise-rows":
-            near = did_you_mean(name, ("log1p", "normalise-rows"))
-            raise RequestError("bad_option", f"Transform {text!r} is unknown.", near + KNOWN)
-        try:
+        if text == "log1p":
+            return cls(text, None)
+        with suppress(ValueError):
             total = float(given) if colon else TOTAL
-        except ValueError:
-            total = 0.0
-        if not 0 < total < np.inf:
-            raise RequestError(
-                "bad_option", f"The total of transform {text!r} is not a number above 0.", KNOWN
-            )
-        return cls(f"normalise-rows:{total:.17g}", total)
+            if name == "normalise-rows" and 0 < total < np.inf:
+                return cls(f"normalise-rows:{total:.17g}", total)
+        near = did_you_mean(text, ("log1p", "normalise-rows"))
+        raise RequestError("bad_option", f"Transform {text!r} is unknown.", near + KNOWN)
 
     def apply(self, block: Any, start: int) -> None:
         """Transform a floating-point block, (rows, p) dense or CSR, in place.

@@ -17,7 +17,7 @@ from upath import UPath
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
-from kmufs_stream.sources.convertible import is_mixed, kind_of, said_inside
+from kmufs_stream.sources.convertible import kind_of, said_inside
 from kmufs_stream.storage.places import (
     Place,
     PlaceLike,
@@ -191,7 +191,7 @@ def describe(place: Place, found: Written | None) -> tuple[str, str]:
     if isinstance(place, Path | UPath) and (place / CHECKPOINT_FILE).is_file():
         return "a damaged checkpoint", "Remove it, and start again."
     kind = kind_of(str(place)) if isinstance(place, Path) else None
-    if isinstance(place, Path) and place.is_dir() and (kind is None or is_mixed(str(place))):
+    if isinstance(place, Path) and place.is_dir() and kind is None:
         return "a folder, and no store", said_inside(place)
     if kind is not None:
         return "a file of another format", _command(place, "convert", "makes data of it")

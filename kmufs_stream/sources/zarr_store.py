@@ -12,12 +12,10 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import (
     KmufsError,
-    Option,
     RequestError,
     Text,
     did_you_mean,
     first_few,
-    listed,
 )
 from kmufs_stream.sources.coordinates import (
     StoredDataset,
@@ -127,72 +125,48 @@ def _choose(node: Node, dataset: StoredDataset, opening: Opening) -> zarr.Array[
                 factor=path,
             ),
         )
-    if variable is not None and arrays:
-        if variable not in arrays:
-            raise RequestError(
-                "unknown_variable",
-                f"{where} has no variable {variable!r}.",
-                f"{did_you_mean(variable, arrays)}Variables there: {_listing(arrays)}.",
-            )
+    if variable in arrays:
         return arrays[variable]
-    candidates = _candidates(dataset, opening)
-    if len(candidates) == 1:
-        return next(iter(candidates.values()))
-    if candidates:
-        raise _ambiguous(path, candidates, dataset, opening)
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
-    deeper = {n: a for n, a in below.items() if "/" in n and a.ndim >= 2}
-    if deeper:
-        wanted = [n for n in deeper if n.rpartition("/")[2] == variable] or [*deeper]
-        inside = f"{group.path}/{wanted[0]}".rpartition("/")[0].lstrip("/")
+    if variable is not None:
         raise RequestError(
-            "no_table",
-            f"{where} holds no {'table' if variable is None else f'variable {variable!r}'} at its "
-            f"top; deeper there are {_listing(deeper)}.",
-            Text("Choose a group, for instance {group}.", group=inside),
+            "unknown_variable" if arrays else "no_table",
+            f"{where} has no variable {variable!r}.",
+            did_you_mean(variable, arrays)
+            + f"Variables there: {_listing(below)}."
+            + _group_of([n for n in below if n.endswith(f"/{variable}")], group),
         )
-    if len(arrays) == 1:
-        return next(iter(arrays.values()))  # to be refused with the reason
-    if below:
+    candidates = _candidates(dataset, opening)
+    if len(candidates) > 1:
         raise RequestError(
-            "no_table",
-            f"{path} holds no numeric variable of two or more dimensions; it holds "
-            f"{_listing(below)}.",
+            "ambiguous_variable",
+            f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
             Text(
-                "Say {features_from_variables} where every variable is a feature; else "
-                "choose one with {variable}.",
-                features_from_variables=True,
+                "Choose one, for instance {variable}.",
+                variable=max(candidates, key=lambda name: _likelihood(candidates[name])),
             ),
         )
+    deeper = [name for name, array in below.items() if "/" in name and array.ndim >= 2]
+    if candidates or (len(arrays) == 1 and not deeper):  # to be refused with the reason
+        return next(iter((candidates or arrays).values()))
     raise RequestError(
-        "empty_group", f"{path} is an empty Zarr group.", "Give a store that holds a 2-d variable."
-    )
-
-
-def _ambiguous(
-    path: str,
-    tables: dict[str, zarr.Array[Any]],
-    dataset: StoredDataset,
-    opening: Opening,
-) -> RequestError:
-    there = {d for a in tables.values() for d in dataset.dims(a) or BARE_DIMS}
-    unknown = sorted({*opening.sample_dims, *opening.feature_dims} - there)
-    if unknown:
-        return RequestError(
-            "unknown_dimension",
-            f"No table in {path} has a dimension {unknown[0]!r}.",
-            f"{did_you_mean(unknown[0], there)}Dimensions there: {listed(sorted(there))}.",
+        "no_table",
+        f"{where} holds no numeric variable of two or more dimensions; it holds {_listing(below)}.",
+        Text(
+            "Choose one with {variable}, or say {features_from_variables} where every variable is "
+            "a feature.",
+            features_from_variables=True,
         )
-    name = max(tables, key=lambda n: _likelihood(tables[n]))
-    likeliest = Option(variable=name)
-    if tables[name].ndim > 2 and not opening.has_dims:
-        dims = dataset.dims(tables[name]) or numbered(tables[name])
-        likeliest = Option(variable=name, sample_dims=dims[0])
-    return RequestError(
-        "ambiguous_variable",
-        f"{path} holds {len(tables)} tables: {_listing(tables)}.",
-        Text("Choose one, for instance {}.", likeliest),
+        + _group_of(deeper, group),
     )
+
+
+def _group_of(names: list[str], group: zarr.Group) -> str:
+    """Advise to open the group in which the first of some variables lies."""
+    if not names:
+        return ""
+    inside = f"{group.path}/{names[0]}".rpartition("/")[0].lstrip("/")
+    return Text(" Choose a group, for instance {group}.", group=inside)
 
 
 def _likelihood(table: zarr.Array[Any]) -> tuple[bool, int]:
@@ -225,7 +199,7 @@ def _candidates(dataset: StoredDataset, opening: Opening) -> dict[str, zarr.Arra
 
 
 def _listing(arrays: dict[str, zarr.Array[Any]]) -> str:
-    return first_few(f"{n} {a.shape} {a.dtype}" for n, a in sorted(arrays.items()))
+    return first_few(f"{n} {a.shape} {a.dtype}" for n, a in sorted(arrays.items())) or "nothing"
 
 
 def _matrix(node: Node, dataset: StoredDataset, array: zarr.Array[Any], opening: Opening) -> Matrix:

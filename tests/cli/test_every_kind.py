@@ -337,7 +337,7 @@ STACKED = [
         xarray_store(grid()),
         ("--sample-dims", "time", "--feature-dims", "lat"),
         code="which_dimensions",
-        remedy="the rest are the others",
+        remedy="naming those of one is enough",
     ),
     Kind(
         "two cubes",
@@ -667,7 +667,7 @@ DTYPES = [
 ] + [
     Kind("dtype >f8", bare(X.astype(">f8"), zarr_format=2), (), X),
     Kind("dtype >f2", bare(INTEGERS.astype(">f2"), zarr_format=2), (), INTEGERS, tolerance=1e-5),
-    Kind("complex", bare(X + 1j), code="bad_dtype", remedy="real part"),
+    Kind("complex", bare(X + 1j), code="bad_dtype", remedy="Real numbers"),
     Kind("text", bare(X.astype("U4")), code="bad_dtype", remedy="Real numbers"),
     Kind("times", bare(X.astype("M8[s]"), zarr_format=2), code="bad_dtype", remedy="Real numbers"),
 ]
