@@ -24,14 +24,6 @@ HOMES = {
 """Where in Python parameters go that the function called may not take itself."""
 
 
-class Placeholder(str):
-    """Stands for a value that only the user knows, such as PATH."""
-
-    __slots__ = ()
-
-    __repr__ = str.__str__
-
-
 class Option:
     """Parameters that a text names, with the values to give them, if any.
 

@@ -16,7 +16,7 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import RequestError
 from kmufs_stream.events import SILENT, Noticed, Progress
 from kmufs_stream.factors.computing import compute_factor
-from kmufs_stream.factors.factor import Factor, as_whole, check_h, check_k, check_rank
+from kmufs_stream.factors.factor import Factor, as_whole, check_h, check_rank
 from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.noise import beyond_noise
 from kmufs_stream.factors.solving import check_solver, long_run_note, solve, solving_stage
@@ -159,7 +159,6 @@ def sweep(
         )
     ks, hs = sorted(set(ks)), sorted(set(hs))
     for clusters in ks:
-        check_k(clusters, usable, "usable features")
         check_rank(clusters, factor)
     for number in hs:
         check_h(number, usable, "usable features")

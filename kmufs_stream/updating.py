@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.factors.computing import check_spread
-from kmufs_stream.factors.factor import Factor, RowSample, check_k, check_rank
+from kmufs_stream.factors.factor import Factor, RowSample, check_rank
 from kmufs_stream.factors.identity import added_rows, check_apart, check_unchanged, digest_of_chunks
 from kmufs_stream.factors.methods.gram import gram_kernel, leading_of_gram, state_of
 from kmufs_stream.factors.methods.screening import (
@@ -22,7 +21,6 @@ from kmufs_stream.factors.methods.screening import (
     LOW_STD,
     RARE,
     Standardised,
-    standardise,
 )
 from kmufs_stream.factors.planning import plan_for
 from kmufs_stream.factors.reader import Reader, tell_plan
@@ -40,12 +38,9 @@ from kmufs_stream.storage.places import Place, PlaceLike, name_of, place_of
 from kmufs_stream.storage.provenance import origin
 from kmufs_stream.streaming.kernels.sample import sample_index, sample_size
 from kmufs_stream.streaming.kernels.scaling import Precision, Scaling, read_probe
-from kmufs_stream.streaming.planning.plan import Plan
 from kmufs_stream.streaming.planning.sizing import PlanRequest
 from kmufs_stream.system import blas
 from kmufs_stream.typing import Bool
-
-UNKNOWN = "data that are not recorded"
 
 
 def update(
@@ -107,23 +102,19 @@ def update(
         factor = load_factor(source)
     if target is not None:
         check_output(target, inputs, overwrite=overwrite)
-    if factor.correlation is None:
+    if factor.correlation is None or not factor.fingerprint:
+        how = f"by {factor.method}" if factor.fingerprint else "of batches in memory"
         raise RequestError(
             "not_incremental",
-            f"The factor was made by {factor.method}, which keeps no sums that could go on.",
-            Text("Make it with decompose {method}, or decompose all rows again.", method="gram"),
-        )
-    if not factor.fingerprint:
-        raise RequestError(
-            "not_incremental",
-            "The factor was made of batches in memory, and does not know what they were.",
-            "Give further rows to partial_fit() too, or decompose all rows again.",
+            f"The factor was made {how}: only one that decompose made by gram takes further rows.",
+            Text("Decompose all rows again, with {method}.", method="gram"),
         )
     matrix = _with_features_of(factor, matrix)
+    older = factor.origin.get("source", "other data")
     updated = replace(
         _added(factor, matrix, memory, threads, progress),
         where=factor.where if factor.where == matrix.provenance.where else "",
-        origin=origin(f"{factor.origin.get('source', UNKNOWN)}, then {matrix.source}", command),
+        origin=origin(f"{older}, then {matrix.source}", command),
     )
     if replaced is not None:
         _check_not_updated(replaced, factor)
@@ -187,38 +178,40 @@ def _added(
             f"{matrix.source} has no samples to add.",
             "Give one or more.",
         )
-    plan = _plan(factor, matrix, memory, threads)
+    squares = 4 if factor.gaps is None else 7
+    held = factor.nbytes + 2 * factor.sample.values.nbytes + squares * 8 * matrix.width**2
+    request = PlanRequest(
+        held=held, method="gram", memory=memory, threads=threads, precision=factor.precision
+    )
+    plan = plan_for(matrix, k, request, LanczosOptions(), screening)
     tell_plan(plan, progress)
     chunks = digest_of_chunks(matrix)
     belongs = added_rows(factor, matrix, read_probe(matrix))
-    scaling = _scaling(asked, matrix, plan)
+    sparse, fills = matrix.layout.sparsity is not None, screening.missing == "mean"
+    # Features that never varied in the older rows may still be constant.
+    empty = asked.excluded.get(ALL_MISSING, asked.usable[:0])
+    unsure = np.union1d(empty, asked.excluded.get(CONSTANT, ()))
+    centre = np.zeros_like(asked.mean) if sparse else asked.mean
+    scaling = Scaling.about(
+        centre, asked.std, unsure.astype(np.int64), matrix.dtype, plan.precision
+    )
     n = before.rows + matrix.shape[0]
     sampled = sample_index(n, sample_size(n, p * factor.sample.values.dtype.itemsize))
     kept = np.isin(factor.sample.index, sampled)
     complete = None
     if screening.missing == "drop-samples":
-        complete = np.ones(matrix.width, bool)
-        complete[asked.excluded.get(ALL_MISSING, [])] = False
+        complete = ~np.isin(np.arange(matrix.width), empty)
     sampled = sampled[sampled >= before.rows] - before.rows
-    reader = Reader(matrix, plan, screening, progress, sampled=sampled, complete=complete)
+    reader = Reader(
+        matrix, plan, screening, progress, sampled=sampled, before=asked, complete=complete
+    )
     with blas.all_cores(), _naming_factor():
-        sparse, fills = matrix.layout.sparsity is not None, screening.missing == "mean"
         added = reader(gram_kernel(scaling, sparse=sparse, fills=fills))
         state = state_of(factor, scaling) + added
         del added
         single = "float32" in (factor.precision, plan.precision)
         least: Precision = "float32" if single else "float64"
-        nonzero = None
-        if asked.nonzero is not None and reader.nonzero is not None:
-            nonzero = asked.nonzero + reader.nonzero
-        standardised = partial(
-            standardise,
-            feature_name=lambda i: matrix.feature_name(int(before.asked[i])),
-            screening=screening,
-            nonzero=nonzero,
-            dropped=np.concatenate([before.dropped, before.rows + reader.dropped]),
-        )
-        leading = leading_of_gram(state, replace(scaling, precision=least), k, standardised)
+        leading = leading_of_gram(state, replace(scaling, precision=least), k, reader.standardise)
     features = leading.features.of_all(before.asked, p)
     _check_returned(before, features, reader.complete, matrix)
     check_unchanged(matrix, chunks)
@@ -237,7 +230,6 @@ def _added(
     with _naming_factor():
         if sparse:
             check_spread(features, matrix.feature_name)
-        check_k(k, len(features.usable), "usable features")
         check_rank(k, updated)
     return updated
 
@@ -250,24 +242,6 @@ def _naming_factor() -> Iterator[None]:
     except RequestError as error:
         keeps = Text("A factor keeps its options; to change them decompose all rows anew. ")
         raise RequestError(error.code, error.message, keeps + error.remedy) from error
-
-
-def _plan(factor: Factor, matrix: Matrix, memory: str | int | None, threads: int | None) -> Plan:
-    """Plan a factor of the new rows, with the old factor and its states in memory."""
-    squares = 4 if factor.gaps is None else 7
-    held = factor.nbytes + 2 * factor.sample.values.nbytes + squares * 8 * matrix.width**2
-    request = PlanRequest(
-        held=held, method="gram", memory=memory, threads=threads, precision=factor.precision
-    )
-    return plan_for(matrix, factor.k, request, LanczosOptions(), factor.screening)
-
-
-def _scaling(before: Standardised, matrix: Matrix, plan: Plan) -> Scaling:
-    """Scale by the older rows; features that never varied there may still be constant."""
-    never = [before.excluded.get(reason, before.usable[:0]) for reason in (CONSTANT, ALL_MISSING)]
-    unsure = np.sort(np.concatenate(never))
-    mean = np.zeros_like(before.mean) if matrix.layout.sparsity is not None else before.mean
-    return Scaling.about(mean, before.std, unsure, matrix.dtype, plan.precision)
 
 
 def _check_returned(

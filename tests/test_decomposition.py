@@ -345,7 +345,7 @@ def broken(kind: str) -> tuple[npt.NDArray[Any], int]:
         ("k 0", "bad_k", "k is 0"),
         ("k above p", "bad_k", "number of features is 8"),
         ("k above usable", "bad_k", "number of usable features is 2"),
-        ("k above rank", "bad_k", "rank 2"),
+        ("k above rank", "bad_k", "the rank, is 2"),
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -29,7 +29,7 @@ from kmufs_stream import (
     open_matrix,
     select,
 )
-from kmufs_stream.errors import HOMES, Option, Placeholder, Text
+from kmufs_stream.errors import HOMES, Option, Text
 from kmufs_stream_cli.app import program
 from kmufs_stream_cli.wording import OPTIONS, as_typed
 
@@ -125,7 +125,6 @@ def test_parameters_are_spelled_where_python_takes_them() -> None:
             "`overwrite=True`, or not",
             "--overwrite, or not",
         ),
-        (Text("{out}", out=Placeholder("PATH")), "`out=PATH`", "--out PATH"),
         (
             Text("{mu0} > {mu_max}", mu0=1e-7, mu_max=0.5),
             "`options=AdmmOptions(mu0=1e-07)` > `options=AdmmOptions(mu_max=0.5)`",

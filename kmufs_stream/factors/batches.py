@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from kmufs_stream.factors.factor import Factor, RowSample, check_k, check_rank
+from kmufs_stream.factors.factor import Factor, RowSample, check_rank
 from kmufs_stream.factors.methods.gram import leading_of_gram, state_of
 from kmufs_stream.factors.methods.screening import CONSTANT, standardise
 from kmufs_stream.options import Screening
@@ -85,6 +85,5 @@ class Batches:
             labels=None,
             fingerprint={},
         )
-        check_k(k, len(factor.features.usable), "usable features")
         check_rank(k, factor)
         return factor

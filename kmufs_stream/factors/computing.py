@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import Placeholder, RequestError, Text
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Noticed, Progress, Started
-from kmufs_stream.factors.factor import Factor, check_k, check_rank
+from kmufs_stream.factors.factor import Factor, check_rank
 from kmufs_stream.factors.identity import (
     check_belongs,
     check_screening,
@@ -70,7 +70,7 @@ def checkpoint_for(
         raise RequestError(
             "bad_option",
             "There is nothing to resume: neither an output nor a checkpoint is given.",
-            Text("Say where the checkpoint is: {checkpoint}.", checkpoint=Placeholder("PATH")),
+            Text("Say where the checkpoint is with {checkpoint}."),
         )
     return contextlib.nullcontext()
 
@@ -115,7 +115,6 @@ def find_factor(
     began = time.perf_counter()
     chunks = check_belongs(factor, matrix)
     check_screening(factor, screening)
-    check_k(k, len(factor.singular_values), "components in this factor")
     check_rank(k, factor)
     progress(plan.resources)
     return FoundFactor(factor, chunks, read=time.perf_counter() - began)
@@ -189,7 +188,6 @@ def compute_factor(
         where=matrix.provenance.where,
         origin=made,
     )
-    check_k(k, len(factor.features.usable), "usable features")
     check_rank(k, factor)
     total = time.perf_counter() - began
     return FoundFactor(

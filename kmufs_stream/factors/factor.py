@@ -290,19 +290,7 @@ def _check_count(name: str, count: int, limit: int, things: str, what: str) -> N
 
 
 def check_rank(k: int, factor: Factor) -> None:
-    """Raise RequestError if k is beyond the rank, where components are rounding."""
-    rank = factor.rank
-    if k <= rank:
-        return
-    kept = len(factor.singular_values)
-    if rank == kept < len(factor.components):
-        raise RequestError(
-            "bad_k",
-            f"k is {k}, but this factor holds {rank} components.",
-            Text("Give {k} or less, or decompose again with a larger {}.", Option("k"), k=rank),
-        )
-    raise RequestError(
-        "bad_k",
-        f"k is {k}, but the standardised data have rank {rank}.",
-        Text("Give {k} or less.", k=rank),
-    )
+    """Raise RequestError if k is beyond the components of a factor, or those beyond rounding."""
+    check_k(k, len(factor.components), "usable features")
+    check_k(k, len(factor.singular_values), "components in this factor")
+    check_k(k, factor.rank, "components beyond rounding, the rank,")

@@ -41,6 +41,7 @@ class Reader:
     Parameters
     ----------
     sampled : rows to gather, ascending.
+    before : features of the rows before these, if there are any.
     complete : (q,) features asked for that have any value, as far as is known; the samples that
         miss one of them are left out. None keeps all samples.
     """
@@ -54,13 +55,14 @@ class Reader:
         checkpoint: Checkpoint | None = None,
         *,
         sampled: NDArray[np.int64],
+        before: Standardised | None = None,
         complete: NDArray[np.bool_] | None = None,
     ) -> None:
         self.matrix, self.plan, self.screening, self.progress = matrix, plan, screening, progress
         self.checkpoint = checkpoint
         self.client = active_client() if plan.cluster is not None else None
         self.rows = CachedRows(matrix.rows, plan.cached_rows) if plan.cached_rows else matrix.rows
-        self.sampled = sampled
+        self.sampled, self.before = sampled, before
         self.pieces: list[NDArray[Any]] = []
         self.passes = 0
         self.seconds = 0.0
@@ -80,14 +82,19 @@ class Reader:
     ) -> Standardised:
         """Standardise the features that take part, by what the reads so far have found."""
         asked, name = self.matrix.asked, self.matrix.feature_name
+        nonzero, dropped, before = self.nonzero, self.dropped, self.before
+        if before is not None:
+            dropped = np.concatenate([before.dropped, before.rows + dropped])
+            if before.nonzero is not None and nonzero is not None:
+                nonzero = before.nonzero + nonzero
         return standardise(
             moments,
             scaling,
             variance,
             feature_name=name if asked is None else lambda i: name(int(asked[i])),
             screening=self.screening,
-            nonzero=self.nonzero,
-            dropped=self.dropped,
+            nonzero=nonzero,
+            dropped=dropped,
         )
 
     def sample(self) -> RowSample:

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from kmufs_stream.errors import KmufsError, Placeholder, RequestError, Text, first_few
+from kmufs_stream.errors import KmufsError, RequestError, Text, first_few
 from kmufs_stream.storage.places import is_zarr
 
 STORES = (".zarr", ".zarr.zip", ".h5ad")
@@ -72,6 +72,5 @@ def refuse_convertible(path: str) -> None:
         hint = Text(
             "Columns of numbers that are not features: {index_column}, {coordinates}. {}",
             hint,
-            coordinates=Placeholder("NAME"),
         )
     raise RequestError("not_zarr", f"{path} is not a Zarr store, but can be made into one.", hint)

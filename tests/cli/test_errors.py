@@ -219,7 +219,7 @@ CASES = [
         bare(X[:, :1] * [1, 2, 3, 4] + X[:, 1:2] * [1, 0, 3, -1]),
         (*DATA, "--k", 3, *H),
         "bad_k",
-        ("k is 3", "rank 2"),
+        ("k is 3", "the rank, is 2"),
         "--k 2 or less",
     ),
     Case("h too small", ok, (*DATA, *K, "--h", 0), "bad_h", ("h is 0",), "--h 1 or more"),
