@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.errors import RequestError, Text, missing_library
 from kmufs_stream.events import SILENT, Progress
-from kmufs_stream.formats.blocks import reading, write_blocks
-from kmufs_stream.formats.csv import open_csv
+from kmufs_stream.formats.blocks import ForeignTable, reading, write_blocks
 from kmufs_stream.formats.hdf5 import is_netcdf, open_hdf5, open_mat
 from kmufs_stream.formats.mtx import write_mtx
 from kmufs_stream.formats.netcdf import write_netcdf
 from kmufs_stream.formats.npy import open_npy
-from kmufs_stream.formats.parquet import open_parquet
 from kmufs_stream.sources.casting import parse_dtype
 from kmufs_stream.sources.convertible import INSIDE, SUFFIXES, kind_of
 from kmufs_stream.sources.zarr_store import tables_in
@@ -27,7 +25,7 @@ from kmufs_stream.streaming.planning.plan import memory_budget
 from kmufs_stream.system.memory import peak_memory
 from kmufs_stream.version import __version__
 
-COLUMNS = {"csv": open_csv, "parquet": open_parquet}
+COLUMNS = ("csv", "parquet")
 ARRAYS = {"npy": open_npy, "mat": open_mat, "hdf5": open_hdf5}
 
 
@@ -178,7 +176,7 @@ def convert(
         else:
             with reading(path):
                 if kind in COLUMNS:
-                    table = COLUMNS[kind](path, index_column, coordinates, wanted)
+                    table = _open_columns(kind, path)(path, index_column, coordinates, wanted)
                 else:
                     table = ARRAYS[kind](path, inside, budget)
             stored = wanted or table.dtype.newbyteorder("=")
@@ -193,6 +191,18 @@ def convert(
     if kind == "netcdf":
         found = {"tables": tables_in(target)}
     return Conversion(target, kind, sizes, time.perf_counter() - began, **found)
+
+
+def _open_columns(kind: str, path: str) -> Callable[..., ForeignTable]:
+    """Import what reads tables of columns. Raises RequestError if pyarrow is missing."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise missing_library(f"Reading {path}", "pyarrow") from error
+    from kmufs_stream.formats.csv import open_csv
+    from kmufs_stream.formats.parquet import open_parquet
+
+    return {"csv": open_csv, "parquet": open_parquet}[kind]
 
 
 def _format_of(path: str, inside: str) -> str:

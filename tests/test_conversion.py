@@ -31,7 +31,8 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("x.parquet", "pyarrow"), ("x.h5", "h5py"), ("tenx", "anndata")]
+    ("name", "package"),
+    [("x.csv", "pyarrow"), ("x.parquet", "pyarrow"), ("x.h5", "h5py"), ("tenx", "anndata")],
 )
 def test_missing_libraries_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str

@@ -1,7 +1,9 @@
-"""Comma- and tab-separated text, read by pandas; ``rows`` checks that all rows are as wide."""
+"""Comma- and tab-separated text, read by pyarrow: numbers as float64, all else as it is written."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from packaging.version import Version
+from pyarrow import csv
 
 from kmufs_stream.errors import RequestError, Text
-from kmufs_stream.formats.blocks import OTHER_DTYPE, VALUES, Block, ForeignTable
+from kmufs_stream.formats.blocks import OTHER_DTYPE, VALUES, Block, ForeignTable, unreadable
 from kmufs_stream.formats.columns import (
     SAMPLE,
     TEXT,
@@ -24,26 +28,33 @@ from kmufs_stream.formats.columns import (
     keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.dialect import COMMA_NUMBER, Dialect, dialect_of
-from kmufs_stream.formats.rows import CheckedText, first_rows, other_separator
+from kmufs_stream.formats.dialect import (
+    COMMA_NUMBER,
+    OPEN_QUOTE,
+    Dialect,
+    TextBytes,
+    check_rows,
+    dialect_of,
+    rows_of,
+)
 from kmufs_stream.sources.casting import WHOLE, cast
 from kmufs_stream.streaming.planning.sizing import MB
 
-# Parse numbers exactly, as pandas 3.1 does by default; it deprecates the option.
-EXACT: dict[str, Any] = (
-    {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
-)
-NULLABLE = {np.int64: pd.Int64Dtype()}  # beside nullable dtypes pandas rounds plain int64
-LOOK_FIELDS = 100_000  # read to recognise columns of text
-LOOK_ROWS = 100  # of them at a time, and at least
-LOOK_BYTES = 8 * MB  # at most, after these rows
+BLOCK_BYTES = MB  # of text, parsed at a time
+BLOCK_ROWS = 32  # or so many rows like the first, if these are more
+BLOCKS = 8  # that pyarrow holds
+COLUMN_BYTES = 20_000  # that pyarrow holds for each column
+LOOK_ROWS = 100  # to recognise the dialect
 SHOWN = 5  # columns of a kind, in messages
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """Missing numbers, as in pandas; of text, only an empty field is missing."""
-LEADING_ZERO = r"[+-]?0\d.*"  # a code such as 00123
+NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
+INTEGER = r"^-?\d+$"
+TRUTH = r"^(True|TRUE|true|False|FALSE|false)$"
+LEADING_ZERO = r"^-?0\d"  # a code such as 00123
 HELD: dict[Any, set[str]] = {
     bool: {"bool"},
     np.int64: {"whole", "long"},
@@ -58,56 +69,120 @@ class _Text:
     """A text table, whose columns go by their numbers, as names may repeat.
 
     ``header`` is as wide as the rows: where R leaves out the name of a column, it is "".
+    ``start`` lines are above the first row; pyarrow parses ``block`` bytes at a time.
     """
 
     path: str
     dialect: Dialect
     header: list[str]
+    start: int
+    block: int
 
-    def frames(
-        self, rows: int, dtypes: Mapping[int, Any], missing: Mapping[int, Any], **options: Any
-    ) -> Iterator[Any]:
-        """Yield frames of so many rows; columns without a dtype get that of their frame.
+    def batches(self, types: Mapping[int, Any], skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield columns of some rows, as float64 or as the text that is written.
 
-        ``missing`` holds the texts of missing values, for columns where these are not MISSING.
+        Raises ArrowInvalid for a field that is no number, and RequestError for rows that make no
+        table.
         """
-        columns = range(len(self.header))
-        na_values: Any = {i: missing.get(i, MISSING) for i in columns} if missing else MISSING
-        with CheckedText(self.path, self.dialect.separator, len(self.header)) as text:
-            options = {"na_values": na_values, **EXACT, **options}
-            for frame in pd.read_csv(
-                text,  # type: ignore[call-overload]
-                sep=self.dialect.separator,
-                decimal=self.dialect.decimal,
-                header=0,
-                names=list(columns),
-                index_col=False,
-                dtype={i: NULLABLE.get(d, d) for i, d in dtypes.items()},
-                chunksize=rows,
-                low_memory=False,  # else parts of a frame may get dtypes of their own
-                dtype_backend="numpy_nullable",  # integers beside gaps are not rounded
-                keep_default_na=False,
-                **options,
-            ):
-                for i in text.extremes.keys() - dtypes.keys():
-                    if frame[i].dtype.kind in "iu" and frame[i].hasnans:
-                        raise _extreme(self.path, self.header[i], text.extremes[i])
-                yield frame
+        separator, width, block = self.dialect.separator, len(self.header), self.block
+        parse = csv.ParseOptions(
+            delimiter=separator,
+            newlines_in_values=True,
+            invalid_row_handler=lambda row: "error" if row.text.strip(" ") else "skip",
+        )
+        convert = csv.ConvertOptions(
+            column_types={str(i): kind for i, kind in types.items()},
+            include_columns=[str(i) for i in types],
+            null_values=MISSING,
+            decimal_point=self.dialect.decimal,
+        )
+        while True:
+            read = csv.ReadOptions(
+                column_names=[str(i) for i in range(width)],
+                skip_rows=self.start,
+                skip_rows_after_names=skip,
+                block_size=block,
+            )
+            try:
+                with TextBytes(self.path) as file:
+                    for batch in csv.open_csv(file, read, parse, convert):
+                        yield batch
+                        skip += len(batch)
+            except pa.ArrowInvalid as error:
+                if "conversion error to double" in str(error):
+                    raise
+                if "straddling" not in str(error) or block >= OPEN_QUOTE:
+                    check_rows(self.path, separator, width)
+                    raise unreadable(self.path, error) from error
+                block *= 4  # a row is longer
+            else:
+                if file.quotes % 2:
+                    check_rows(self.path, separator, width)
+                return
 
-    def typed(self, rows: int, dtypes: Mapping[int, Any]) -> Iterator[Any]:
-        """Yield the same; of text, only an empty field is missing."""
-        return self.frames(rows, dtypes, {i: [""] for i, d in dtypes.items() if d is str})
-
-    def numbers(self, written: pd.Series[Any]) -> pd.Series[Any]:
-        """Parse texts as numbers, NaN where they are none."""
+    def known(self, written: Any) -> Any:
+        """Return the text of numbers, null where they are missing."""
+        text = pc.utf8_trim_whitespace(written)
         if self.dialect.decimal != ".":
-            written = written.str.replace(self.dialect.decimal, ".", regex=False)
-        return pd.to_numeric(written, errors="coerce")
+            text = pc.replace_substring(text, self.dialect.decimal, ".")
+        missing = pc.is_in(written, pa.array(MISSING))
+        return pc.if_else(missing, None, pc.replace_substring_regex(text, r"^\+", ""))
 
-    @property
-    def look_rows(self) -> int:
-        """Rows to read at the beginning."""
-        return max(LOOK_FIELDS // len(self.header), LOOK_ROWS)
+    def kind(self, i: int, written: Any) -> Any:
+        """Return the type of a column: float64, bool or string.
+
+        Raises RequestError if it holds numbers beside text.
+        """
+        with contextlib.suppress(pa.ArrowInvalid):
+            written.cast("float64")  # in a wide table, this has to be quick
+            return pa.float64()
+        known = self.known(written)
+        number = pc.match_substring_regex(known, NUMBER)
+        if pc.all(number).as_py():
+            return pa.float64()
+        if pc.any(number).as_py():
+            raise not_numeric(self.path, self.header[i], written.filter(pc.invert(number))[0])
+        return pa.bool_() if _all(known, TRUTH) else pa.string()
+
+    def numbers(self, i: int, written: Any, dtype: np.dtype[Any], *, exact: bool) -> NDArray[Any]:
+        """Convert the text of a feature; if ``exact``, integers are not rounded but refused."""
+        kind, known, name = self.kind(i, written), self.known(written), self.header[i]
+        if kind == pa.string():
+            raise not_numeric(self.path, name, written.filter(known.is_valid())[0])
+        values: NDArray[Any] = known.cast(kind).cast("float64").to_numpy(zero_copy_only=False)
+        source = f"Column {name!r} of {self.path}"
+        if exact and (np.abs(values) >= WHOLE).any() and _all(known, INTEGER):
+            hint = keep_whole(name, gaps=known.null_count > 0)
+            whole = self.integers(i, known.drop_null())
+            whole = cast(whole, dtype, source, hint, exactly=True)
+            if not known.null_count:
+                return whole
+        return cast(values, dtype, source, OTHER_DTYPE)
+
+    def integers(self, i: int, known: Any) -> NDArray[Any]:
+        """Convert text to int64 or uint64."""
+        for kind in ("int64", "uint64"):
+            with contextlib.suppress(pa.ArrowInvalid):
+                whole: NDArray[Any] = known.cast(kind).to_numpy()
+                return whole
+        column = self.header[i]
+        raise RequestError(
+            "bad_dtype",
+            f"Column {column!r} of {self.path} holds {max(map(int, known.to_pylist()), key=abs)}: "
+            "its integers do not fit into 64 bits.",
+            Text(
+                "If it describes the samples, say {coordinates}; else write it as floating point "
+                "(1e20).",
+                coordinates=column,
+            ),
+        )
+
+    def described(self, written: Any, dtype: Any) -> NDArray[Any]:
+        """Convert a coordinate of the samples to what is stored."""
+        if dtype is not str:
+            written = self.known(written).cast(pa.from_numpy_dtype(np.dtype(dtype)))
+        values: NDArray[Any] = written.to_numpy(zero_copy_only=False)
+        return values
 
 
 def open_csv(
@@ -124,29 +199,23 @@ def open_csv(
     are text, and those ``asked`` for, become coordinates of the samples; if some are asked for, the
     file is read twice. Compressed files are read directly.
     """
-    dialect = dialect_of(path, LOOK_ROWS)
-    header, *below = first_rows(path, dialect.separator, 2)
-    if below and len(below[0]) == len(header) + 1 and below[0][-1]:
-        header = ["", *header]
+    text = _open_text(path)
+    header = text.header
     if index_column is None and header[0] == "":
         index_column = ""
     check_columns(path, header, index_column, asked)
-    table = _Text(path, dialect, header)
     index = None if index_column is None else header.index(index_column)
     chosen = [i for i, name in enumerate(header) if name in asked and i != index]
-    dtypes: dict[int, Any] = _dtypes(table, chosen) if chosen else {}
+    dtypes: dict[int, Any] = _dtypes(text, chosen) if chosen else {}
     if index is not None:
         dtypes[index] = str
-    others = [i for i in range(len(header)) if i not in dtypes]
-    first = _first(table, dtypes)
-    if first.empty:
-        raise RequestError(
-            "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
-        )
-    dtypes |= {i: str for i in others if _is_text(first[i], table, i)}
-    features = [i for i in others if i not in dtypes]
-    commas = _with_commas(table, first, [i for i in others if i in dtypes])
-    check_features(path, features, other_separator(header) or commas)
+    first = next(text.batches(dict.fromkeys(range(len(header)), pa.string())))
+    kinds = {i: text.kind(i, first[i]) for i in range(len(header)) if i not in dtypes}
+    texts = [i for i, kind in kinds.items() if kind == pa.string()]
+    dtypes |= dict.fromkeys(texts, str)
+    features = [i for i in kinds if i not in dtypes]
+    commas = _with_commas(text, first, texts)
+    check_features(path, features, commas)
     described = [i for i in sorted(dtypes) if i != index]
     names = stored_names((header[i] for i in described), named=index is not None)
     columns = dict(zip(names, described, strict=True))
@@ -154,27 +223,49 @@ def open_csv(
     if index is not None:
         columns[SAMPLE] = index
         coordinates = {SAMPLE: Coordinate(header[index], TEXT)} | coordinates
+    whole = wanted is not None and wanted.kind in "iu"
+    dtype = wanted if wanted is not None and whole else np.dtype(np.float64)
+    truth = {i for i, kind in kinds.items() if kind == pa.bool_()}
     return ForeignTable(
         path,
         (len(features),),
-        wanted if wanted is not None and wanted.kind in "iu" else np.dtype(np.float64),
-        partial(_blocks, table, features, columns, dtypes, wanted),
+        dtype,
+        partial(_blocks, text, features, truth, columns, dtypes, dtype, whole or wanted is None),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
-        notes=[*dialect.notes, *_header_notes(header), *([commas] if commas else [])],
+        held=BLOCKS * text.block + COLUMN_BYTES * len(header),
+        notes=[*text.dialect.notes, *_header_notes(header), *([commas] if commas else [])],
     )
 
 
-def _with_commas(table: _Text, first: pd.DataFrame, texts: list[int]) -> str | None:
+def _open_text(path: str) -> _Text:
+    """Find the dialect, the header and the first row. Raises RequestError if there is no row."""
+    dialect = dialect_of(path, LOOK_ROWS)
+    (_, header), *below = itertools.islice(rows_of(path, dialect.separator), 2)
+    if not below:
+        raise RequestError(
+            "no_samples", f"{path} holds no rows below its header.", "Give a table with samples."
+        )
+    line, row = below[0]
+    if len(row) == len(header) + 1 and row[-1]:
+        header = ["", *header]
+    size = sum(len(field.encode()) + 1 for field in row)
+    return _Text(path, dialect, header, line - 1, max(BLOCK_ROWS * size, BLOCK_BYTES))
+
+
+def _with_commas(text: _Text, first: pa.RecordBatch, texts: list[int]) -> str | None:
     """Warn about columns that are text because their numbers have commas."""
-    found = [i for i in texts if first[i].dropna().str.fullmatch(COMMA_NUMBER).all()]
+    found = {}
+    for i in texts:
+        known = [field for field in first[i].to_pylist() if field]
+        if all(map(COMMA_NUMBER.fullmatch, known)):
+            found[text.header[i]] = known[0]
     if not found:
         return None
-    names = ", ".join(repr(table.header[i]) for i in found[:SHOWN])
-    number = first[found[0]].dropna().iloc[0]
+    names = ", ".join(map(repr, list(found)[:SHOWN]))
     return (
-        f"{names}: numbers with commas, such as {number!r}, are text; write decimals with a point, "
-        "and nothing between thousands."
+        f"{names}: numbers with commas, such as {next(iter(found.values()))!r}, are text; write "
+        "decimals with a point, and nothing between thousands."
     )
 
 
@@ -191,140 +282,95 @@ def _header_notes(header: Sequence[str]) -> list[str]:
     return notes
 
 
-def _first(table: _Text, dtypes: Mapping[int, Any]) -> pd.DataFrame:
-    """Read the first ``look_rows``, or fewer if they take more than LOOK_BYTES."""
-    frames, rows, held = [], 0, 0
-    for frame in table.typed(LOOK_ROWS, dtypes):
-        frames.append(frame)
-        rows += len(frame)
-        held += int(frame.memory_usage(deep=True).sum())
-        if rows >= table.look_rows or held > LOOK_BYTES:
-            break
-    first: pd.DataFrame = pd.concat(frames, ignore_index=True)
-    return first
-
-
 def _coordinate(column: str, dtype: Any) -> Coordinate:
     return Coordinate.text(column) if dtype is str else Coordinate(column, np.dtype(dtype))
 
 
 def _blocks(
-    table: _Text,
+    text: _Text,
     features: list[int],
+    odd: set[int],
     columns: Mapping[str, int],
     dtypes: Mapping[int, Any],
-    wanted: np.dtype[Any] | None,
+    dtype: np.dtype[Any],
+    exact: bool,
     rows: int,
 ) -> Iterator[Block]:
-    for frame in table.typed(rows, dtypes):
-        values = frame[features]
-        for i in values.columns[[dtype.kind not in "biuf" for dtype in values.dtypes]]:
-            if _is_text(frame[i], table, i):  # else it is empty, or holds truth values with gaps
-                raise not_numeric(table.path, table.header[i], frame[i].dropna().iloc[0])
-        yield {VALUES: _numbers(values, table, wanted)} | {
-            name: _described(frame[i], dtypes[i]) for name, i in columns.items()
-        }
+    """Yield blocks as pyarrow parses them.
+
+    Features are read as float64, but as text if they are ``odd``: of truth values, and all of them
+    from where a field is no number, or an integer that float64 may have rounded.
+    """
+    done = 0
+    place = {i: j for j, i in enumerate(features)}
+    while True:
+        plain = [i for i in features if i not in odd]
+        types = dict.fromkeys(plain, pa.float64()) | dict.fromkeys([*odd, *dtypes], pa.string())
+        try:
+            for batch in text.batches(types, done):
+                values = np.empty((len(batch), len(features)), dtype)
+                if plain:
+                    tensor = batch.select([str(i) for i in plain]).to_tensor(null_to_nan=True)
+                    numbers = tensor.to_numpy()
+                    if exact and (np.abs(numbers) >= WHOLE).any():
+                        break
+                    where = [place[i] for i in plain] if odd else slice(None)
+                    values[:, where] = cast(numbers, dtype, text.path, OTHER_DTYPE)
+                for i in odd:
+                    values[:, place[i]] = text.numbers(i, batch[str(i)], dtype, exact=exact)
+                yield {VALUES: values} | {
+                    name: text.described(batch[str(i)], dtypes[i]) for name, i in columns.items()
+                }
+                done += len(batch)
+            else:
+                return
+        except pa.ArrowInvalid:
+            if not plain:
+                raise
+        odd = set(features)
 
 
-def _numbers(values: pd.DataFrame, table: _Text, wanted: np.dtype[Any] | None) -> NDArray[Any]:
-    """Convert features to float64, or to the integers that are wanted."""
-    numbers = values.to_numpy(np.float64, na_value=np.nan)
-    if wanted is not None and wanted.kind not in "iu":
-        return numbers
-    dtype = wanted or np.dtype(np.float64)
-    if not (np.abs(numbers) >= WHOLE).any():
-        return cast(numbers, dtype, table.path, OTHER_DTYPE, exactly=True)
-    columns = []
-    for j, i in enumerate(values.columns.to_numpy()):
-        column, name = numbers[:, j], table.header[int(i)]
-        source = f"Column {name!r} of {table.path}"
-        if values[i].dtype.kind in "iu":
-            known = values[i].dropna()
-            gaps = len(known) < len(column)
-            whole = known.to_numpy(known.dtype.numpy_dtype)
-            whole = cast(whole, dtype, source, keep_whole(name, gaps=gaps), exactly=True)
-            column = column if gaps else whole
-        columns.append(cast(column, dtype, source, OTHER_DTYPE, exactly=True))
-    return np.column_stack(columns)
-
-
-def _described(values: pd.Series[Any], dtype: Any) -> NDArray[Any]:
-    return values.fillna("").to_numpy(object) if dtype is str else values.to_numpy(dtype)
-
-
-def _is_text(values: pd.Series[Any], table: _Text, i: int) -> bool:
-    """Whether column ``i`` holds text. Raises RequestError if it holds numbers too."""
-    if values.dtype.kind in "biuf":
-        return False
-    known = values.dropna()
-    if all(isinstance(value, bool) for value in known):
-        return False
-    path, column = table.path, table.header[i]
-    numbers = table.numbers(known)
-    text = numbers.isna()
-    if not text.any():
-        large = known.iloc[int(np.abs(numbers.to_numpy(np.float64)).argmax())]
-        raise RequestError(
-            "bad_dtype",
-            f"Column {column!r} of {path} holds {large}: its integers do not fit into 64 bits.",
-            Text(
-                "If it describes the samples, say {coordinates}; else write it as "
-                "floating point (1e20).",
-                coordinates=column,
-            ),
-        )
-    if not text.all():
-        raise not_numeric(path, column, known[text].iloc[0])
-    return True
-
-
-def _dtypes(table: _Text, columns: list[int]) -> dict[int, Any]:
+def _dtypes(text: _Text, columns: list[int]) -> dict[int, Any]:
     """Find the narrowest of bool, int64, float64 and str that holds all of a column."""
-    found: dict[int, set[Any]] = {i: set() for i in columns}
-    for frame in table.frames(table.look_rows, dict.fromkeys(columns, str), {}, usecols=columns):
+    found: dict[int, set[str]] = {i: set() for i in columns}
+    for batch in text.batches(dict.fromkeys(columns, pa.string())):
         for i, kinds in found.items():
-            kinds.update(_kinds(frame[i], table))
+            kinds.update(_kinds(text.known(batch[str(i)])))
     return {i: next(d for d, held in HELD.items() if kinds <= held) for i, kinds in found.items()}
 
 
-def _kinds(written: pd.Series[Any], table: _Text) -> set[str]:
+def _kinds(known: Any) -> set[str]:
     """Tell which kinds of fields, of those in HELD, there are among some."""
-    known = written.dropna()
-    kinds = {"missing"} if len(known) < len(written) else set()
+    kinds = {"missing"} if known.null_count else set()
+    known = known.drop_null()
     if not len(known):
         return kinds
-    numbers = table.numbers(known)
-    if numbers.isna().any():
-        return kinds | ({"bool"} if known.str.lower().isin(["true", "false"]).all() else {"text"})
-    if known.str.fullmatch(LEADING_ZERO).any():
+    if _all(known, TRUTH):
+        return kinds | {"bool"}
+    if not _all(known, NUMBER) or pc.any(pc.match_substring_regex(known, LEADING_ZERO)).as_py():
         return kinds | {"text"}
-    if numbers.dtype.kind == "i":
-        return kinds | {"whole" if numbers.abs().max() <= WHOLE else "long"}
-    return kinds | {"text" if numbers.dtype.kind == "u" else "real"}
+    if not _all(known, INTEGER):
+        return kinds | {"real"}
+    try:
+        whole = known.cast("int64").to_numpy()
+    except pa.ArrowInvalid:
+        return kinds | {"text"}
+    return kinds | {"long" if ((whole > WHOLE) | (whole < -WHOLE)).any() else "whole"}
 
 
-def not_numeric(path: str, column: str, value: object) -> RequestError:
-    if isinstance(value, str) and COMMA_NUMBER.fullmatch(value):
-        what = f"if {value!r} is a number, write its decimals with a point"
+def _all(known: Any, pattern: str) -> bool:
+    """Whether all texts, but for nulls, match a regular expression."""
+    return bool(pc.all(pc.match_substring_regex(known, pattern), min_count=0).as_py())
+
+
+def not_numeric(path: str, column: str, value: Any) -> RequestError:
+    field = value.as_py()
+    if COMMA_NUMBER.fullmatch(field):
+        what = f"if {field!r} is a number, write its decimals with a point"
     else:
-        what = f"if {value!r} stands for what is missing, leave such fields empty"
+        what = f"if {field!r} stands for what is missing, leave such fields empty"
     return RequestError(
         "bad_dtype",
-        f"Column {column!r} of {path} does not hold numbers alone: there is {value!r}.",
+        f"Column {column!r} of {path} does not hold numbers alone: there is {field!r}.",
         Text("If it describes the samples, say {coordinates}; {}.", what, coordinates=column),
-    )
-
-
-def _extreme(path: str, column: str, value: str) -> RequestError:
-    """The error for an integer that pandas takes for a missing one."""
-    return RequestError(
-        "bad_dtype",
-        f"Column {column!r} of {path} holds {value}, which among integers is read as missing.",
-        Text(
-            "If it stands for what is missing, leave such fields empty; if the "
-            "column describes the samples, say {coordinates}; else write the column "
-            "as floating point ({!r}).",
-            float(value),
-            coordinates=column,
-        ),
     )

@@ -1,13 +1,21 @@
-"""Recognise what separates the fields of a text table, and the decimals of its numbers."""
+"""Recognise how a text table is written, and find the row that makes it none."""
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO, TextIO, cast
 
-from kmufs_stream.errors import RequestError
-from kmufs_stream.formats.rows import SEPARATORS, first_rows
+import fsspec
 
+from kmufs_stream.errors import RequestError, counted
+
+SEPARATORS = ";|\t"  # besides commas
+OPEN_QUOTE = 2**26  # characters after which a quote counts as never closed
 COMMA_NUMBER = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # 1,234 may be either
@@ -29,6 +37,82 @@ class Dialect:
     notes: tuple[str, ...] = ()
 
 
+class TextBytes(io.RawIOBase):
+    """The bytes of a text file, decompressed; an odd number of ``quotes`` may be an open one.
+
+    Raises RequestError for NUL characters.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = cast(BinaryIO, fsspec.open(path, "rb", compression="infer").open())
+        self.quotes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.quotes += data.count(b'"')
+        if b"\0" in data:
+            raise not_utf8(self._path)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def open_text(path: str) -> TextIO:
+    """Open a file as text, decompressed, with its line ends as they are."""
+    opened = fsspec.open(
+        path, "rt", encoding="utf-8-sig", newline="", compression="infer", errors="strict"
+    )
+    return cast(TextIO, opened.open())
+
+
+def rows_of(path: str, separator: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, each with the number of its first line.
+
+    Raises RequestError for text that is not UTF-8, NUL characters and, if ``strict``, for quotes
+    that stay open.
+    """
+    limit = csv.field_size_limit(OPEN_QUOTE)  # of the whole process
+    line = 1
+    with open_text(path) as file:
+        rows = csv.reader(file, delimiter=separator, strict=strict)
+        try:
+            for row in rows:
+                if any("\0" in field for field in row):
+                    raise not_utf8(path)
+                if len(row) > 1 or (row and row[0].strip()):
+                    yield line, row
+                line = rows.line_num + 1
+        except UnicodeDecodeError as error:
+            raise not_utf8(path) from error
+        except csv.Error as error:
+            raise RequestError(
+                "unreadable",
+                f"Line {line} of {path} opens a quote that is not closed, or is closed within "
+                f"a field: {error}.",
+                "Close it; a quote within a quoted field is written twice.",
+            ) from error
+        finally:
+            csv.field_size_limit(limit)
+
+
+def check_rows(path: str, separator: str, width: int) -> None:
+    """Raise RequestError for the first row that has not ``width`` fields, or an open quote."""
+    for line, row in itertools.islice(rows_of(path, separator, strict=True), 1, None):
+        if len(row) != width:
+            raise RequestError(
+                "ragged_rows",
+                f"Line {line} of {path} has {counted(len(row), 'fields')} where its header makes "
+                f"it {width:,}.",
+                "Give every row as many fields as the header; text with separators goes in quotes.",
+            )
+
+
 def dialect_of(path: str, rows: int) -> Dialect:
     """Recognise the dialect from the name of a text table and its first rows.
 
@@ -36,13 +120,15 @@ def dialect_of(path: str, rows: int) -> Dialect:
     none, but both hold the same one of semicolon, bar and tab, by that. Commas that do not separate
     fields may begin decimals.
 
-    Raises RequestError if commas may as well separate thousands, or points begin decimals too.
+    Raises RequestError if the file is empty, if commas may as well separate thousands, or points
+    begin decimals too.
     """
     usual = "\t" if ".tsv" in path.lower() else ","
     separator = _separator(path, usual)
     if separator == ",":
         return Dialect(separator)
-    fields = [f.strip() for row in first_rows(path, separator, rows + 1)[1:] for f in row]
+    first = itertools.islice(rows_of(path, separator), 1, rows + 1)
+    fields = [field.strip() for _, row in first for field in row]
     commas = [f for f in fields if "," in f and _is_one_of(f, COMMA_NUMBER, THOUSANDS, BOTH)]
     said = f"Fields are separated by {separator!r}"
     if not commas:
@@ -63,8 +149,20 @@ def _is_one_of(field: str, *kinds: re.Pattern[str]) -> bool:
 
 
 def _separator(path: str, usual: str) -> str:
-    header, *below = first_rows(path, usual, 2)
+    first = [row for _, row in itertools.islice(rows_of(path, usual), 2)]
+    if not first:
+        raise RequestError("no_samples", f"{path} is empty.", "Give a table with samples.")
+    header, *below = first
     if len(header) > 1 or not below:
         return usual
     others = [c for c in SEPARATORS if c in header[0] and c in usual.join(below[0])]
     return others[0] if len(others) == 1 else usual
+
+
+def not_utf8(path: str) -> RequestError:
+    return RequestError(
+        "unreadable",
+        f"{path} is not UTF-8 text, or holds NUL characters.",
+        "It is damaged, or in another encoding: save it as UTF-8; spreadsheets offer that as "
+        "'CSV UTF-8'.",
+    )

@@ -17,7 +17,7 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import RequestError, missing_library
 from kmufs_stream.events import Advanced, Progress, Started
 from kmufs_stream.formats.blocks import OTHER_DTYPE, check_fits, reading, unreadable
-from kmufs_stream.formats.rows import open_text
+from kmufs_stream.formats.dialect import open_text
 from kmufs_stream.sources.casting import cast
 
 ENTRIES = 2**20  # in memory at a time

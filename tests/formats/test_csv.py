@@ -75,7 +75,9 @@ def test_text_whose_numbers_change_kind_and_whose_labels_repeat(tmp_path: Path) 
         ("a\tb\n1\t'1.234,5'\n".replace("'", '"'), "no table|'1.234,5'"),
         ("a,b\n'1,5','2,5'\n".replace("'", '"'), "no table"),
         ("a,b\n1,2\n\x00,3\n", "NUL"),
+        ("a,b\n1,s\n2,t\x00\n", "NUL"),
         ('a,b\n1,2\n"3,4\n', "quote"),
+        ('a,b\n1,s\n2,"t\n3,u\n', "Line 3 .* quote"),
         ("\ufeff\n", "no table|empty"),
         ("id\n1\n", "no table"),
         ("a,b\n", "no rows"),
@@ -91,6 +93,31 @@ def test_text_that_is_no_table(tmp_path: Path, content: str, word: str) -> None:
             index_column="id" if "id" in content else None,
         )
     assert not (tmp_path / "out.zarr").exists()
+
+
+def test_numbers_as_programs_write_them(tmp_path: Path) -> None:
+    written_as = ["+1.5E+02", " 2. ", ".5", "-inf", "NA", '"3"', "1e400", "-0"]
+    (tmp_path / "x.csv").write_text("a,b\n" + "\n".join(f"{n},{n}" for n in written_as) + "\n\n")
+    expected = [150, 2, 0.5, -np.inf, np.nan, 3, np.inf, 0]
+    found = converted(tmp_path / "x.csv", coordinates=["b"])
+    np.testing.assert_array_equal(found["data"][:, 0], expected)
+    np.testing.assert_array_equal(found["b"], expected)
+    (tmp_path / "y.csv").write_text("a,b\n" + "1,2\n" * 900 + "True,9007199254740992\n" * 900)
+    with pytest.raises(RequestError, match=r"'a' .* there is 'True'"):
+        convert(tmp_path / "y.csv", tmp_path / "y.zarr")
+
+
+def test_wide_rows_whose_last_is_large(tmp_path: Path) -> None:
+    values = np.arange(400 * 90.0).reshape(400, 90)
+    values[390, 80] = 2.0**60
+    pd.DataFrame(values).to_csv(tmp_path / "x.csv", index=False, float_format="%.1f")
+    np.testing.assert_array_equal(converted(tmp_path / "x.csv")["data"], values)
+    whole = np.rint(values).astype(np.int64) + (values > 2**53)
+    pd.DataFrame(whole).to_csv(tmp_path / "x.csv", index=False)
+    found = converted(tmp_path / "x.csv", dtype="int64", overwrite=True)
+    np.testing.assert_array_equal(found["data"], whole)
+    with pytest.raises(RequestError, match=rf"'80' .* {2**60 + 1}"):
+        convert(tmp_path / "x.csv", tmp_path / "y.zarr")
 
 
 def test_rows_are_counted_block_by_block(tmp_path: Path) -> None:
