@@ -42,7 +42,7 @@ def test_several_arrays_of_an_archive(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        (np.array([[1, "a"]], object), "objects"),
+        (np.array([[1, "a"]], object), "values of dtype object"),
         (np.zeros(5, [("a", "f4"), ("b", "f4")]), "values of dtype"),
         (np.arange(5.0), "no table"),
     ],
