@@ -29,11 +29,6 @@ ALLOWED = (
     *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
 )
-KINDS: dict[type[ast.AST], str] = {
-    ast.Attribute: "an attribute",
-    ast.Call: "a call",
-    ast.Subscript: "a subscript",
-}
 NUMBERS = "biufmM"  # kinds of dtypes allowed in arithmetic
 
 
@@ -103,8 +98,7 @@ def parsed(condition: str, known: Sequence[str]) -> Condition:
     for node in ast.walk(tree):
         value = node.value if isinstance(node, ast.Constant) else None
         if not isinstance(node, ALLOWED) or not isinstance(value, str | int | float | None):
-            what, kind = shown(ast.unparse(node)), KINDS.get(type(node), type(node).__name__)
-            said = f"{what or 'an operator in it'} is {kind}"
+            said = f"{shown(ast.unparse(node)) or 'an operator in it'} is {type(node).__name__}"
             raise ValueError(f"{said}; conditions only compare coordinates and values")
     computed: dict[str, None] = {}
     for part in (part for node in ast.walk(tree) for part in _operands(node)):

@@ -110,25 +110,17 @@ def common_dimensions(
         asked = {*opening.sample_dims}
         shapes = {n: (dims, shape) for n, (dims, shape) in shapes.items() if {*dims} == asked}
     ranking = Counter(shapes.values()).most_common(2)
-    if not ranking or ranking[0][1] < 2:
-        raise RequestError(
-            "no_table",
-            f"{source} holds no two numeric variables along the same dimensions.",
-            Text(
-                "{features_from_variables} needs several; leave it out for a variable of "
-                "two dimensions or more."
-            ),
-        )
-    common, most = ranking[0]
-    if len(ranking) > 1 and most == ranking[1][1]:
+    if not ranking or ranking[0][1] < 2 or len({count for _, count in ranking}) < len(ranking):
         said = " and ".join(f"{count} along {listed(dims)}" for (dims, _), count in ranking)
         raise RequestError(
-            "which_dimensions",
-            f"{source} holds {said}: which are the features?",
+            "no_table" if not ranking or ranking[0][1] < 2 else "which_dimensions",
+            f"{source} holds {said or 'no'} numeric variables: which are the features?",
             Text(
-                "Say along which dimensions, for instance {sample_dims}.", sample_dims=[*common[0]]
+                "{features_from_variables} needs several along the same dimensions; "
+                "{sample_dims} says which, if as many are along others."
             ),
         )
+    common = ranking[0][0]
     return [name for name, own in shapes.items() if own == common], *common
 
 

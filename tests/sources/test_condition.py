@@ -62,9 +62,9 @@ def test_what_pandas_answers(condition: str, expected: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("condition", "part"),
     [
-        (EXPLOIT, "is a call"),
-        ("when.dt.year > 3", "when.dt.year is an attribute"),
-        ("kind[0] == 'x'", r"kind\[0\] is a subscript"),
+        (EXPLOIT, "is Call"),
+        ("when.dt.year > 3", "when.dt.year is Attribute"),
+        ("kind[0] == 'x'", r"kind\[0\] is Subscript"),
         ("depth > @pd", "'@pd'"),
         ("depth @ depth > 1", "MatMult"),
         ("depth < 9 ** 9 ** 9 ** 9", "Pow"),
@@ -120,12 +120,12 @@ def test_a_result_runs_no_code_of_who_wrote_it(
     table.to_zarr("d.zarr", zarr_format=2)
     select(open_matrix("d.zarr", where="kind == 'x'"), 2, 3, out="d.sel.zarr")
     zarr.open_group("d.sel.zarr").attrs["where"] = EXPLOIT
-    with pytest.raises(RequestError, match="is a call") as caught:
+    with pytest.raises(RequestError, match="is Call") as caught:
         evaluate("d.sel.zarr", data="d.zarr")
     assert caught.value.code == "wrong_data"
     told = replace(decompose("d.zarr", 2), where=EXPLOIT)
-    with pytest.raises(RequestError, match="is a call"):
+    with pytest.raises(RequestError, match="is Call"):
         select("d.zarr", 2, 3, factor=told)
-    with pytest.raises(RequestError, match="is a call"):
+    with pytest.raises(RequestError, match="is Call"):
         open_matrix("d.zarr", where=EXPLOIT)
     assert not Path(NOT_GIVEN).exists()
