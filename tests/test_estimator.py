@@ -253,6 +253,6 @@ def test_tables_in_memory_that_are_not_taken_are_told_how_they_are() -> None:
 
 def test_columns_that_describe_the_samples_are_warned_of() -> None:
     frame = pd.DataFrame(X, columns=[f"v{i}" for i in range(12)]).assign(group=np.arange(300) % 3)
-    with pytest.warns(UserWarning, match="'group' holds whole numbers.*leave those columns out"):
+    with pytest.warns(UserWarning, match="whole numbers, .*'group'.*leave those columns out"):
         KMeansUFS(3, 4).fit(frame)
     KMeansUFS(3, 4).fit(frame.drop(columns="group"))

@@ -82,7 +82,7 @@ def test_other_columns_are_not_told(name: str, values: np.ndarray) -> None:
 def test_a_frame_tells_columns_of_other_dtypes() -> None:
     frame = pd.DataFrame(X, columns=NAMES).assign(mode=np.arange(N) % 3)
     (note,) = select(frame, 3, 3, solver="exact").notes
-    assert note.startswith("'mode' holds whole numbers, unlike the other features")
+    assert note.startswith("whole numbers, unlike the other features: 'mode'")
     assert open_matrix(frame, sample_dims="feature").doubt is None  # columns are samples then
 
 
@@ -155,7 +155,7 @@ def test_remedies_say_where_options_of_opening_go(tmp_path: Path) -> None:
     ):
         with pytest.raises(RequestError) as caught:
             run(store)
-        assert "`open_matrix(data, variable='t2m', sample_dims='time')`" in caught.value.remedy
+        assert "`open_matrix(data, variable='t2m')`" in caught.value.remedy
 
 
 def test_remedies_say_where_screening_goes() -> None:

@@ -20,9 +20,9 @@ from zarr.abc.store import Store
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.sources import Matrix
-from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.dimensions import COORDINATE_ROWS
 from kmufs_stream.sources.matrix import Rows
+from kmufs_stream.storage.chunks import coordinate_of
 from kmufs_stream.storage.output import new_zarr
 from kmufs_stream.storage.places import Place
 from kmufs_stream.streaming.cluster import active_client
@@ -194,7 +194,7 @@ def _copy_coordinates(root: xr.Dataset, folder: Store, source: str) -> None:
         encoded = xr.conventions.encode_cf_variable(coordinate.variable).chunk()
         target = zarr.open_array(folder, path=str(name))
         for region in slices_from_chunks(encoded.chunks):  # type: ignore[no-untyped-call]
-            with coordinates_read(source):
+            with coordinate_of(source):
                 values = encoded[region].compute(scheduler="synchronous").values
             target[region] = values
 

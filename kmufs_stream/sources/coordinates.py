@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -20,7 +19,7 @@ from xarray.core.indexing import (
     explicit_indexing_adapter,
 )
 
-from kmufs_stream.errors import BrokenError, KmufsError
+from kmufs_stream.errors import BrokenError
 from kmufs_stream.storage.chunks import cells, damaged_chunk
 from kmufs_stream.storage.integrity import check_filters
 from kmufs_stream.storage.retrying import CheckedStore, through
@@ -144,21 +143,6 @@ def check_text(labels: NDArray[Any] | None, name: str) -> None:
             str(labels[i]).encode("utf-8").decode("utf-8")
         except UnicodeError as error:
             raise ValueError(f"number {i} of {name!r} is not text: {error}") from error
-
-
-@contextlib.contextmanager
-def coordinates_read(what: str) -> Iterator[None]:
-    """Turn errors inside into a BrokenError about a coordinate of ``what``."""
-    try:
-        yield
-    except KmufsError:
-        raise
-    except Exception as error:
-        raise BrokenError(
-            "corrupt_coordinate",
-            f"A coordinate of {what} cannot be read: {type(error).__name__}: {error}",
-            "Restore it from the data's origin, or take it out of the store.",
-        ) from error
 
 
 def features_described(frame: xr.Dataset, feature_dim: str) -> xr.Dataset:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, missing_library
-from kmufs_stream.sources.sparse_rows import readable
+from kmufs_stream.storage.chunks import readable
 
 if TYPE_CHECKING:
     import h5py

@@ -65,17 +65,14 @@ def note_of_whole_numbers(
     if not _among_others(whole, len(asked)):
         return None
     names = [str(labels[i]) for i in whole]
-    many = len(whole) > 1
     together = np.result_type(*dtypes)
     real = np.result_type(*(dtype for dtype in dtypes if dtype.kind == "f"))
-    wider = f"; for {'their' if many else 'its'} sake all values are {together}, not {real}"
+    wider = f"; beside them all values are {together}, not {real}" * (together != real)
     return Text(
-        "{} hold{} whole numbers, unlike the other features: if {} the samples, {}{}",
+        "whole numbers, unlike the other features: {}; if these describe the samples, {}{}",
         first_few(map(repr, names)),
-        "s" * (not many),
-        "they describe" if many else "it describes",
         hint or Text("give {exclude_features}", exclude_features=names[:SHOWN]),
-        wider * (together != real),
+        wider,
     )
 
 

@@ -10,8 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import Option, RequestError, Text, did_you_mean, listed
-from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.matrix import Matrix
+from kmufs_stream.storage.chunks import coordinate_of
 from kmufs_stream.storage.zarr_io import decoded
 
 ROWS_AT_ONCE = 2**20
@@ -65,7 +65,7 @@ def class_codes(name: str, matrices: Sequence[Matrix]) -> tuple[NDArray[np.int32
     codes = np.empty(labels.shape[0], np.int32)
     known: dict[object, int] = {}
     for a in range(0, len(codes), ROWS_AT_ONCE):
-        with coordinates_read(source):
+        with coordinate_of(source):
             read = labels[a : a + ROWS_AT_ONCE].values
         piece, values = pd.factorize(read)
         numbers = [known.setdefault(value, len(known)) for value in values]
@@ -95,7 +95,7 @@ def likely_classes(matrix: Matrix, k: int) -> list[str]:
     for name, labels in along_samples(matrix).items():
         if name in matrix.metadata.beside or labels.dtype.kind not in "OTUSbiu":
             continue
-        with coordinates_read(matrix.source):
+        with coordinate_of(matrix.source):
             seen = np.concatenate([labels[a : a + RUN_ROWS].values for a in starts.tolist()])
         values = len(pd.unique(seen))
         if 2 <= values <= min(FEW, len(seen) // 2):

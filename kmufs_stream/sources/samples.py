@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
 from kmufs_stream.sources.condition import parsed
-from kmufs_stream.sources.coordinates import coordinates_read
 from kmufs_stream.sources.dimensions import COORDINATE_ROWS
 from kmufs_stream.sources.layout import Block, dense, joined_rows
 from kmufs_stream.sources.matrix import Matrix, Rows
 from kmufs_stream.sources.names import plain
-from kmufs_stream.storage.chunks import describe
+from kmufs_stream.storage.chunks import coordinate_of, describe
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def _samples_where(matrix: Matrix, condition: str) -> NDArray[np.int64]:
 
 def _values(matrix: Matrix, name: str, start: int) -> NDArray[Any]:
     """Read COORDINATE_ROWS values of a coordinate, as they are compared."""
-    with coordinates_read(matrix.source):
+    with coordinate_of(matrix.source):
         stored = matrix.metadata.coords[name].variable[start : start + COORDINATE_ROWS].load()
     piece = xr.Dataset({"c": stored})
     try:

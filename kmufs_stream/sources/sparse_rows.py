@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from kmufs_stream.errors import BrokenError
 from kmufs_stream.sources.layout import Sparsity
+from kmufs_stream.storage.chunks import readable
 
 COUNTED_AT_ONCE = 2**22  # entries of CSC
 INT32 = np.iinfo(np.int32).max
@@ -152,18 +151,3 @@ def _canonical(
     made.check_format(full_check=True)
     made.sum_duplicates()
     return made
-
-
-@contextlib.contextmanager
-def readable(what: str) -> Iterator[None]:
-    """Turn errors inside into a BrokenError about ``what``."""
-    try:
-        yield
-    except BrokenError:
-        raise
-    except Exception as error:
-        raise BrokenError(
-            "corrupt_chunk",
-            f"{what} cannot be read: {type(error).__name__}: {error}",
-            "Restore them from the data's origin (or write the store again), then rerun.",
-        ) from error

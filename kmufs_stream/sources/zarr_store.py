@@ -20,7 +20,6 @@ from kmufs_stream.errors import (
 from kmufs_stream.sources.coordinates import (
     StoredDataset,
     check_text,
-    coordinates_read,
     features_described,
     numbered,
 )
@@ -43,7 +42,7 @@ from kmufs_stream.sources.nodes import Node, bad_metadata, find_node
 from kmufs_stream.sources.opening import Opening
 from kmufs_stream.sources.variables import open_side_by_side
 from kmufs_stream.sources.zarr_rows import StoredRows, packing
-from kmufs_stream.storage.chunks import Inventory, address
+from kmufs_stream.storage.chunks import Inventory, address, coordinate_of
 from kmufs_stream.storage.places import Place, is_zarr, zarr_root
 from kmufs_stream.storage.provenance import FACTOR
 
@@ -222,7 +221,7 @@ def _matrix(node: Node, dataset: StoredDataset, array: zarr.Array[Any], opening:
     )
     feature_dim = stacking.name(samples=False)
     frame = dataset.coordinates(name, stacking.sizes)
-    with coordinates_read(what):
+    with coordinate_of(what):
         frame = features_described(stack_frame(frame, stacking), feature_dim)
         labels = feature_labels(frame, feature_dim)
         check_text(labels, feature_dim)

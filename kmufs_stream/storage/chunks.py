@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import zipfile
@@ -13,7 +14,7 @@ from typing import Any
 
 import zarr
 
-from kmufs_stream.errors import BrokenError, Text
+from kmufs_stream.errors import BrokenError, KmufsError, Text
 from kmufs_stream.storage.internals import sync
 from kmufs_stream.storage.places import is_web_address, name_of, store_errors
 
@@ -43,6 +44,26 @@ def corrupt_chunk(message: str, key: str | None) -> BrokenError:
         "Restore that chunk from the data's origin (or write the store again), then rerun.",
         key,
     )
+
+
+@contextlib.contextmanager
+def readable(what: str, code: str = "corrupt_chunk") -> Iterator[None]:
+    """Turn errors inside into a BrokenError about ``what``."""
+    try:
+        yield
+    except KmufsError:
+        raise
+    except Exception as error:
+        raise BrokenError(
+            code,
+            f"{what} cannot be read: {type(error).__name__}: {error}",
+            "Restore it from the data's origin (or write the store again), then rerun.",
+        ) from error
+
+
+def coordinate_of(what: str) -> contextlib.AbstractContextManager[None]:
+    """Turn errors inside into a BrokenError about a coordinate of ``what``."""
+    return readable(f"A coordinate of {what}", "corrupt_coordinate")
 
 
 def missing_chunk(message: str) -> BrokenError:

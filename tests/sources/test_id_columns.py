@@ -101,9 +101,9 @@ def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
     for data in (store, sensors):
         matrix = open_matrix(data, features_from_variables=True)
         assert matrix.doubt is not None
-        assert matrix.doubt.startswith("'mode' holds whole numbers")
+        assert matrix.doubt.startswith("whole numbers, unlike the other features: 'mode'")
         assert matrix.doubt.endswith(
-            "`open_matrix(data, exclude_features=['mode'])`; for its sake all values are float64, "
+            "`open_matrix(data, exclude_features=['mode'])`; beside them all values are float64, "
             "not float32"
         )
         without = open_matrix(data, features_from_variables=True, exclude_features="mode")
