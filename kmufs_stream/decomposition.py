@@ -9,9 +9,7 @@ from typing import Any
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.factors.computing import checkpoint_for, find_factor
 from kmufs_stream.factors.factor import Factor, as_whole
-from kmufs_stream.factors.identity import (
-    check_unchanged,
-)
+from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.planning import plan_for
 from kmufs_stream.factors.reopening import open_inputs
 from kmufs_stream.factors.store import save_factor

@@ -127,16 +127,13 @@ class KmufsError(Exception):
     exit_code = 1
 
     def __init__(self, code: str, message: str, remedy: str) -> None:
-        super().__init__(message)
+        super().__init__(code, message, remedy)
         self.code = code
         self.message = message
         self.remedy = remedy
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
-
-    def __reduce__(self) -> tuple[type[KmufsError], tuple[Any, ...]]:
-        return type(self), (self.code, self.message, self.remedy)
 
     @property
     def parameters(self) -> list[str]:
@@ -167,9 +164,6 @@ class BrokenError(KmufsError):
     def __init__(self, code: str, message: str, remedy: str, chunk: str | None = None) -> None:
         super().__init__(code, message, remedy)
         self.chunk = chunk
-
-    def __reduce__(self) -> tuple[type[BrokenError], tuple[Any, ...]]:
-        return type(self), (self.code, self.message, self.remedy, self.chunk)
 
 
 def missing_library(use: str, *packages: str) -> RequestError:

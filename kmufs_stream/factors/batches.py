@@ -42,11 +42,9 @@ class Batches:
     def after(cls, factor: Factor) -> Self:
         """Start with the rows of a factor that holds their correlation matrix.
 
-        Raises ValueError without one, or if other than constant features were excluded: what
+        Raises ValueError if other than constant features were excluded: what
         further rows change of these is not known.
         """
-        if factor.correlation is None:
-            raise ValueError("the factor holds no correlation matrix")
         if set(factor.features.excluded) - {CONSTANT} or factor.features.missing.any():
             raise ValueError("features were left out of the factor, or values are missing")
         features = factor.features

@@ -216,18 +216,15 @@ def usable_positions(
 ) -> NDArray[np.int64]:
     """Find the features to keep among the usable ones."""
     features = factor.features
-    for reason, index in features.excluded.items():
-        lost = np.intersect1d(wanted, index)
-        if len(lost):
-            raise RequestError(
-                "bad_keep",
-                Text(
-                    "{keep} asks for {}, which is left out: {}.",
-                    matrix.feature_name(int(lost[0])),
-                    reason.replace("_", " "),
-                ),
-                Text("Leave it out of {keep}."),
-            )
+    lost = np.setdiff1d(wanted, features.usable)
+    if len(lost):
+        why = next(reason for reason, index in features.excluded.items() if lost[0] in index)
+        name = matrix.feature_name(int(lost[0]))
+        raise RequestError(
+            "bad_keep",
+            Text("{keep} asks for {}, which is left out: {}.", name, why.replace("_", " ")),
+            Text("Leave it out of {keep}."),
+        )
     if len(wanted) > h:
         raise RequestError(
             "bad_keep",

@@ -16,11 +16,7 @@ from kmufs_stream.factors.methods.screening import Standardised
 from kmufs_stream.options import Screening
 from kmufs_stream.sources.written import open_written
 from kmufs_stream.storage.output import check_output, new_zarr
-from kmufs_stream.storage.places import (
-    PlaceLike,
-    name_of,
-    place_of,
-)
+from kmufs_stream.storage.places import PlaceLike, name_of, place_of
 from kmufs_stream.storage.provenance import FACTOR, origin_in, stamp
 from kmufs_stream.streaming.kernels.gram import Gaps
 

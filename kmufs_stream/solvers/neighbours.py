@@ -22,18 +22,7 @@ RESTARTS = 100  # of Lanczos, before LOBPCG takes over, which always returns its
 ITERATIONS = 30  # of LOBPCG
 
 
-class Embedding(NamedTuple):
-    """Distinct places of rows, in the leading eigenvectors of their graph.
-
-    Vectors are orthonormal, the largest eigenvalue first, with a row for each place in the order
-    of the places' coordinates.
-    """
-
-    vectors: Float  # (n, q)
-    place_of: Int  # (m,), the place of each row
-
-
-def embedding(rows: Float, q: int) -> Embedding:
+def embedding(rows: Float, q: int) -> tuple[Float, Int]:
     """Embed rows in the leading q eigenvectors of the graph of nearest places.
 
     Places are joined where either is among the ten nearest of the other; the matrix is
@@ -52,6 +41,11 @@ def embedding(rows: Float, q: int) -> Embedding:
     q : int
         At most the number of places.
 
+    Returns
+    -------
+    (n, q) orthonormal vectors, the largest eigenvalue first, with a row for each of n places in the
+    order of their coordinates; and the (m,) place of each row.
+
     Notes
     -----
     O(m^2 k) at most for the neighbours, O(m q^2) for a restart of Lanczos. Deterministic: one
@@ -66,7 +60,7 @@ def embedding(rows: Float, q: int) -> Embedding:
         q = min(q, len(places))
         parts = _leading_parts(graph, places, q)
         vectors = np.hstack([parts, _others(graph, q - parts.shape[1])])
-        return Embedding(vectors, place_of.reshape(-1))
+        return vectors, place_of.reshape(-1)
 
 
 def unit_rows(points: Float) -> Float:
