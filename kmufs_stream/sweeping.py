@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +21,14 @@ from kmufs_stream.factors.computing import compute_factor
 from kmufs_stream.factors.factor import Factor, as_whole, check_h, check_rank
 from kmufs_stream.factors.identity import check_unchanged
 from kmufs_stream.factors.noise import beyond_noise
-from kmufs_stream.factors.solving import check_solver, long_run_note, solve, solving_stage
+from kmufs_stream.factors.planning import plan_for
+from kmufs_stream.factors.solving import (
+    SOLVERS,
+    check_solver,
+    long_run_note,
+    solve,
+    solving_stage,
+)
 from kmufs_stream.factors.store import load_factor
 from kmufs_stream.factors.structure import (
     MOST_CLUSTERS,
@@ -36,14 +45,15 @@ from kmufs_stream.options import (
     SolverName,
 )
 from kmufs_stream.results.measures import mean_correlation
-from kmufs_stream.results.trials import Sweep, Trial, write_csv
-from kmufs_stream.selection import plan_selection
+from kmufs_stream.results.trials import Sweep, Trial
 from kmufs_stream.solvers import Solution, feature_scores
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.written import is_factor
-from kmufs_stream.storage.output import check_output
+from kmufs_stream.storage.output import check_output, new_output
 from kmufs_stream.storage.places import place_of
 from kmufs_stream.storage.provenance import origin
+from kmufs_stream.streaming.kernels.sample import sample_size
+from kmufs_stream.streaming.planning.sizing import PlanRequest
 from kmufs_stream.system import blas
 from kmufs_stream.system.memory import peak_memory
 
@@ -128,23 +138,18 @@ def sweep(
         lanczos, screening = lanczos or LanczosOptions(), screening or Screening()
         p = matrix.width
         most = max(ks) if ks is not None else min(MOST_CLUSTERS, p)
-        plans = [
-            plan_selection(
-                matrix,
-                most,
-                max(hs) if hs is not None else min(LADDER_TOP, p),
-                solver=solver,
-                selection_only=True,
-                method=method,
-                lanczos=lanczos,
-                screening=screening,
-                memory=memory,
-                threads=threads,
-                precision=precision,
-            )
-            for solver in solvers
-        ]
-        plan = max(plans, key=lambda plan: plan.peak)
+        most_h = max(hs) if hs is not None else min(LADDER_TOP, p)
+        check_h(most_h, p)
+        sampled = sample_size(matrix.shape[0], matrix.shape[1] * matrix.dtype.itemsize)
+        request = PlanRequest(
+            h=most_h,
+            solver_bytes=max(SOLVERS[name].memory(p, most, most_h, sampled) for name in solvers),
+            method=method,
+            memory=memory,
+            threads=threads,
+            precision=precision,
+        )
+        plan = plan_for(matrix, most, request, lanczos, screening)
         made = origin(matrix.source, None)
         found = compute_factor(matrix, most, None, plan, lanczos, screening, made, progress)
         check_unchanged(matrix, found.chunks)
@@ -158,27 +163,28 @@ def sweep(
             np.unique(np.geomspace(1, min(LADDER_TOP, usable), LADDER).round()).astype(int).tolist()
         )
     ks, hs = sorted(set(ks)), sorted(set(hs))
-    for clusters in ks:
-        check_rank(clusters, factor)
+    for wanted in ks:
+        check_rank(wanted, factor)
     for number in hs:
         check_h(number, usable, "usable features")
     options = options or AdmmOptions()
-    each = len(solvers) * len(hs)
     if (note := long_run_note(solvers, usable, hs * len(ks), options.max_iter)) is not None:
         progress(Noticed(note))
+    turns, of = count(1), len(ks) * len(solvers) * len(hs)
+
+    def solution(k: int, solver: SolverName, h: int) -> Solution:
+        trial = f"{solver}, k = {k}, h = {h}, trial"
+        progress(replace(solving_stage(solver, h), stage=trial, number=next(turns), of=of))
+        return solve(factor, k, h, solver, options, progress)
+
+    trials: list[Trial] = []
     with blas.all_cores():
-        trials = tuple(
-            trial
-            for turn, clusters in enumerate(ks)
-            for trial in _trials(
-                factor, clusters, hs, solvers, options, progress, turn * each, len(ks) * each
-            )
-        )
-    curves: dict[tuple[int, str], list[Trial]] = {}
-    for trial in trials:
-        curves.setdefault((trial.k, trial.solver), []).append(trial)
+        for k in ks:
+            solutions = {(name, h): solution(k, name, h) for name in solvers for h in hs}
+            trials += _trials(factor, k, solutions)
+    curves = {which: [*curve] for which, curve in groupby(trials, attrgetter("k", "solver"))}
     swept = Sweep(
-        trials=trials,
+        trials=tuple(trials),
         suggested_k=suggestion,
         suggested_h={
             which: knee([t.h for t in curve], [t.explained for t in curve])
@@ -190,7 +196,8 @@ def sweep(
         peak=peak_memory(),
     )
     if csv is not None:
-        write_csv(swept, csv, overwrite=overwrite)
+        with new_output(Path(csv), overwrite=overwrite) as partial:
+            swept.table().to_csv(partial, index=False)
     return swept
 
 
@@ -203,25 +210,9 @@ def _numbers(name: str, given: int | Sequence[int] | None) -> list[int] | None:
 
 
 def _trials(
-    factor: Factor,
-    k: int,
-    hs: Sequence[int],
-    solvers: Sequence[str],
-    options: AdmmOptions,
-    progress: Progress,
-    before: int,
-    of: int,
+    factor: Factor, k: int, solutions: Mapping[tuple[SolverName, int], Solution]
 ) -> Iterator[Trial]:
-    """Try every solver and h for one k, after ``before`` of ``of`` trials."""
-    solutions: dict[tuple[str, int], Solution] = {}
-    for solver in solvers:
-        for h in hs:
-            stage = solving_stage(solver, h)
-            number = before + len(solutions) + 1
-            progress(
-                replace(stage, stage=f"{solver}, k = {k}, h = {h}, trial", number=number, of=of)
-            )
-            solutions[solver, h] = solve(factor, k, h, solver, options, progress)
+    """Measure what was chosen for k clusters, by solver and h."""
     chosen = np.unique(np.concatenate([solution.selected for solution in solutions.values()]))
     structure = cluster_structure(factor, chosen)
     scores = feature_scores(factor.components, factor.eigenvalues, k)

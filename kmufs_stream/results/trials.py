@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from kmufs_stream.errors import BrokenError, Text, counted
+from kmufs_stream.errors import counted
 from kmufs_stream.factors.structure import KSuggestion
-from kmufs_stream.storage.output import check_output
 from kmufs_stream.typing import Int
 from kmufs_stream.version import __version__
 
@@ -77,20 +74,26 @@ class Sweep:
         )
 
     @property
-    def proposal(self) -> Proposal | None:
-        """The trial to begin with, and why; None if all choose all features."""
-        return propose(self)
-
-    @property
     def proposals(self) -> list[Trial]:
         """The trial to begin with for each k and solver; it leaves features out if possible."""
         each = []
         for which, knee in self.suggested_h.items():
             every = [trial for trial in self.trials if (trial.k, trial.solver) == which]
-            curve = [trial for trial in every if trial.h < self.usable] or every
-            h, _ = _one_h(curve, knee)
-            each.append(next(trial for trial in curve if trial.h == h))
+            each.append(_best_h([trial for trial in every if trial.h < self.usable] or every, knee))
         return each
+
+    @property
+    def proposal(self) -> Trial | None:
+        """The trial to begin with: of the k next to the suggested one, else of the smallest.
+
+        None if all choose all features. Between k what is explained cannot be compared.
+        """
+        k = self.suggested_k.k or 0
+        return min(
+            (trial for trial in self.proposals if trial.h < self.usable),
+            key=lambda trial: (abs(trial.k - k), trial.solver != RECOMMENDED),
+            default=None,
+        )
 
     def table(self) -> pd.DataFrame:
         """Return a row per trial, with indices separated by spaces, and labels as a JSON list."""
@@ -120,72 +123,8 @@ class Sweep:
         }
 
 
-def write_csv(found: Sweep, csv: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write one line per trial.
-
-    Raises RequestError if the file exists (without ``overwrite``), BrokenError if it cannot be
-    written.
-    """
-    path = Path(csv)
-    check_output(path, [], overwrite=overwrite, parameter="csv", file=True)
-    try:
-        found.table().to_csv(path, index=False)
-    except OSError as error:
-        raise BrokenError(
-            "write_failed",
-            f"Writing {path} failed: {error.strerror or error}.",
-            Text("Make room, or choose another {csv}."),
-        ) from error
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """The trial to begin with."""
-
-    k: int
-    h: int
-    solver: str
-    why: tuple[str, ...]  # a reason for each of k, solver and h that could have been another
-
-
-def propose(found: Sweep) -> Proposal | None:
-    choices = [trial for trial in found.trials if trial.h < found.usable]
-    if not choices:
-        return None
-    k, why_k = _one_k(found.suggested_k.k, sorted({trial.k for trial in choices}))
-    solvers = list(dict.fromkeys(trial.solver for trial in choices))
-    solver, why_solver = solvers[0], ""
-    if len(solvers) > 1:
-        solver = RECOMMENDED if RECOMMENDED in solvers else solver
-        usual = ", which usually finds clusters best" if solver == RECOMMENDED else ", the first"
-        why_solver = solver + usual
-    curve = [trial for trial in choices if (trial.k, trial.solver) == (k, solver)]
-    h, why_h = _one_h(curve, found.suggested_h.get((k, solver)))
-    several = len({trial.h for trial in found.trials}) > 1
-    said = (why_k, why_solver, why_h if several else "")
-    return Proposal(k, h, solver, tuple(why for why in said if why))
-
-
-def _one_k(wanted: int | None, ks: Sequence[int]) -> tuple[int, str]:
-    """Choose a k, and say why: what is explained cannot be compared between k."""
-    if wanted is None:
-        return ks[0], f"k = {ks[0]}, the smallest" * (len(ks) > 1)
-    if wanted in ks:
-        return wanted, f"k = {wanted}, for which the spectrum speaks"
-    nearest = min(ks, key=lambda k: abs(k - wanted))
-    spoken = f"k = {nearest}, the nearest to k = {wanted}, for which the spectrum speaks"
-    return nearest, spoken * (len(ks) > 1)
-
-
-def _one_h(curve: Sequence[Trial], knee: int | None) -> tuple[int, str]:
-    """Choose an h, and say why: the knee, or an h without features at noise, if possible."""
-    at_noise = {trial.h: trial.at_noise for trial in curve}
-    telling = [h for h, some in at_noise.items() if not some]
-    if knee in telling or (knee in at_noise and not telling):
-        some = f", with {at_noise[knee]:,} of them at noise" if at_noise[knee] else ""
-        return knee, f"h = {knee}, the knee of its curve{some}"
-    if len(telling) == len(curve):
-        return telling[-1], f"h = {telling[-1]}, the most that leaves any out (there is no knee)"
-    if telling:
-        return telling[-1], f"h = {telling[-1]}, the most with none at noise"
-    return curve[0].h, f"h = {curve[0].h}, the fewest (all have some at noise)"
+def _best_h(curve: Sequence[Trial], knee: int | None) -> Trial:
+    """Choose a trial of a curve: at its knee, or of most features; with none at noise if any is."""
+    telling = [trial for trial in curve if not trial.at_noise]
+    at_knee = [trial for trial in telling or curve if trial.h == knee]
+    return (at_knee or telling[-1:] or curve)[0]

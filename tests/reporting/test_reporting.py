@@ -22,7 +22,6 @@ from kmufs_stream import RequestError, Sweep, decompose, report, select, sweep
 from kmufs_stream.factors.solving import SOLVERS
 from kmufs_stream.reporting.content import ROWS, Result, overlap, read, read_all
 from kmufs_stream.results.result import RELATED
-from kmufs_stream.results.trials import write_csv
 
 K, H = 3, 5
 HOSTILE = ["<b>bold</b>", "a & b", '"quoted"', "it's", "$x_1^2$", "\\frac{1}{2}", "雪の名", "${"]
@@ -277,11 +276,9 @@ def test_few_rows_of_many_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_sweep(tmp_path: Path, form: str) -> None:
-    found = sweep(decompose(planted(300, 12), K), k=[2, 3], h=[2, 4, 6], solvers=["exact", "css"])
-    path = tmp_path / f"s.{form}"
-    if form == "csv":
-        write_csv(found, path)
-    else:
+    factor, path = decompose(planted(300, 12), K), tmp_path / f"s.{form}"
+    found = sweep(factor, [2, 3], [2, 4, 6], solvers=["exact", "css"], csv=tmp_path / "s.csv")
+    if form == "json":
         path.write_text(json.dumps(found.summary()))
     done = report(path, out=tmp_path / "r.html")
     page = Page(done.output)

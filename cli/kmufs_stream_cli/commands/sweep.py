@@ -32,6 +32,11 @@ RIGHT = {  # as tests/benchmarks/suggested.py finds
     "differ": "seldom right, on planted tables or on real ones",
     "gap only": "right on half of the planted tables, seldom on real ones",
 }
+BEGIN = (
+    "To begin with: the k next to the one that the spectrum suggests, or the smallest; consensus, "
+    "which usually finds clusters best, or the first solver; h at the knee, or the largest that "
+    "leaves features out, with none at noise if possible. "
+)
 MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
 
@@ -241,8 +246,7 @@ def _show_next(
     """Show how to write a trial from data, if they are ``there`` still, with ``more`` options."""
     proposal = found.proposal
     assert proposal is not None
-    reasons = "; ".join(proposal.why)
-    why = f"To write one of them: {reasons}. " if reasons else ""
+    why = BEGIN if len(found.trials) > 1 else ""
     if found.suggested_k.k is None:
         why = f"No component stands above noise, so there may be no clusters. {why}"
     trial = {"k": proposal.k, "h": proposal.h, "solver": proposal.solver}
