@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kmufs_stream.decomposition import decompose
-from kmufs_stream.errors import Option, RequestError, Text, counted
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.factors.batches import Batches
 from kmufs_stream.factors.factor import Factor, as_whole, check_h
 from kmufs_stream.factors.solving import check_solver, solve
@@ -86,7 +86,8 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose features from a samples x features table; y is ignored.
 
-        Raises RequestError, a ValueError, as :func:`kmufs_stream.select` does.
+        Raises ValueError for missing values, and RequestError, which is one, as
+        :func:`kmufs_stream.select` does.
         """
         with self._explaining_options():
             matrix = self._open(X, reset=True, least=2)
@@ -182,17 +183,12 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     @contextmanager
     def _explaining_options(self) -> Iterator[None]:
-        """Add to hints which of the options that they name this estimator does not take."""
+        """Add to hints that name other options than these who takes them."""
         try:
             yield
         except RequestError as error:
-            named = Text("{}", error.remedy).parameters
-            lacking = [str(Option(name)) for name in named if name not in self.get_params()]
-            if lacking:
-                error.remedy += (
-                    f" {type(self).__name__} takes no {', '.join(lacking)}: prepare the table so, "
-                    "or use kmufs_stream.select."
-                )
+            if not self.get_params().keys() >= {*Text("{}", error.remedy).parameters}:
+                error.remedy += " KMeansUFS has no such option; kmufs_stream.select has."
             raise
 
     def _open(self, X: Any, *, reset: bool, least: int) -> Matrix:
@@ -210,11 +206,9 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             X,
             reset=reset,
             accept_sparse="csr",
-            ensure_all_finite="allow-nan",  # refused below, with a better hint
             ensure_min_samples=least,
             ensure_min_features=self.k if reset else 1,
         )
-        _refuse_missing(X)
         return open_matrix(_dense_blocks(X) if scipy.sparse.issparse(X) else X)
 
     def _open_lazy(self, X: da.Array | xr.DataArray, *, reset: bool) -> Matrix:
@@ -235,17 +229,6 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return matrix
 
 
-def _refuse_missing(X: Any) -> None:
-    values: Array = X if isinstance(X, np.ndarray) else X.data
-    if values.dtype.kind == "f" and np.isnan(values.sum(dtype=np.float64)):
-        raise RequestError(
-            "missing_values",
-            f"X contains NaN: {counted(int(np.isnan(values).sum()), 'values')}.",
-            "Fill them in before, as in make_pipeline(SimpleImputer(), KMeansUFS(...)); or "
-            "select(X, k, h, screening=Screening(missing='mean')) has means stand in.",
-        )
-
-
 def _note_whole_numbers(X: pd.DataFrame) -> None:
     dtypes = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     if len(dtypes) == X.shape[1]:
@@ -257,15 +240,7 @@ def _note_whole_numbers(X: pd.DataFrame) -> None:
 
 def _dense_blocks(X: Any) -> da.Array:
     """Wrap a CSR table in a Dask array whose blocks are made dense as they are read."""
-    n, p = X.shape
-    rows = max(DENSE_BYTES // (p * X.dtype.itemsize), 1)
-    cuts = [min(rows, n - a) for a in range(0, n, rows)]
-
-    def block(block_info: Any) -> Array:
-        (first, last), _ = block_info[None]["array-location"]
-        values: Array = X[first:last].toarray()
-        return values
-
-    return da.map_blocks(  # type: ignore[no-any-return, no-untyped-call]
-        block, chunks=(tuple(cuts), (p,)), dtype=X.dtype, meta=np.empty((0, 0))
-    )
+    rows = max(DENSE_BYTES // (X.shape[1] * X.dtype.itemsize), 1)
+    blocks = da.from_array(X, (rows, X.shape[1]), name=False, asarray=False)  # type: ignore[no-untyped-call]
+    dense: da.Array = blocks.map_blocks(lambda block: block.toarray(), meta=np.empty((0, 0)))
+    return dense

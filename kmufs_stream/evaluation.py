@@ -346,13 +346,10 @@ def _plan(matrix: Matrix, k: int, starts: int, request: PlanRequest, *, square: 
 
 
 def _long_run_note(plan: Plan, starts: int) -> str:
-    (n, p), kept = plan.table.shape, plan.cached_rows
-    held = "read again for each step"
-    if kept:
-        held = "read once and kept in memory" if kept >= n else f"{kept:,} of them kept in memory"
+    n, p = plan.table.shape
     said = (
-        f"K-means on {counted(p, 'features')} of {n:,} samples ({held}) takes most of the time: "
-        f"each step goes over all of them, from {counted(starts, 'starts')}"
+        f"K-means on {counted(p, 'features')} of {n:,} samples takes most of the time: each step "
+        f"goes over all of them, from {counted(starts, 'starts')}"
     )
     return said + (Text("; fewer {starts} are sooner") if starts > 1 else "")
 

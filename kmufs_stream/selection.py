@@ -43,7 +43,6 @@ from kmufs_stream.options import (
 from kmufs_stream.results.anndata_columns import check_anndata_output, write_anndata
 from kmufs_stream.results.result import (
     RELATED,
-    Resources,
     Seconds,
     Selection,
     feature_columns,
@@ -181,7 +180,8 @@ def select(
         chosen,
         output=outputs.result,
         anndata_output=outputs.annotated,
-        resources=Resources(plan, seconds, peak_memory()),
+        seconds=seconds,
+        peak=peak_memory(),
     )
 
 
@@ -300,7 +300,7 @@ def _choose(
         passes=found.passes,
         matrix=matrix,
         origin=made,
-        resources=Resources(plan),
+        plan=plan,
     )
 
 
@@ -314,7 +314,7 @@ def _write(
             chosen.matrix,
             root_of(chosen, samples=samples),
             groups_of(chosen),
-            chosen.resources.plan,
+            chosen.plan,
             samples=samples,
             overwrite=outputs.overwrite,
             verify=partial(check_unchanged, chosen.matrix, chunks),

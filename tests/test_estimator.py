@@ -232,13 +232,12 @@ def test_columns_that_are_no_numbers_are_named() -> None:
 
 
 @pytest.mark.parametrize("turned", [np.asarray, scipy.sparse.csr_matrix, pd.DataFrame])
-def test_missing_values_are_told_with_what_fills_them_in(turned: Callable[[Any], Any]) -> None:
+def test_missing_values_are_refused(turned: Callable[[Any], Any]) -> None:
     gaps = X.copy()
     gaps[3, 2] = np.nan
     for fit in (KMeansUFS(2, 3).fit, KMeansUFS(2, 3).partial_fit):
-        with pytest.raises(RequestError, match="contains NaN: 1 value") as caught:
+        with pytest.raises(ValueError, match=r"contains NaN(.|\n)*imputer"):
             fit(turned(gaps))
-        assert "SimpleImputer" in caught.value.remedy
     gaps[3, 2] = np.inf
     with pytest.raises(ValueError, match="infinity"):
         KMeansUFS(2, 3).fit(turned(gaps))

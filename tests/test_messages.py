@@ -214,6 +214,4 @@ def test_the_estimator_says_what_it_does_not_take() -> None:
     X[3, 2] = np.nan
     with pytest.raises(RequestError) as caught:
         KMeansUFS(2, 3).fit(da.from_array(X))
-    assert caught.value.remedy.endswith(
-        " KMeansUFS takes no `missing`: prepare the table so, or use kmufs_stream.select."
-    )
+    assert caught.value.remedy.endswith(" KMeansUFS has no such option; kmufs_stream.select has.")

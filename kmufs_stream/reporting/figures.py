@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,22 +51,22 @@ SWEPT = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure; without ``draw``, its caption says why there is none."""
-
     slug: str  # its kind, for names of files
     title: str
     caption: str
-    draw: Callable[[FigureBase], None] | None = None
+    draw: Callable[[FigureBase], None]
 
 
 def of_result(result: Result) -> list[Picture]:
-    return [
-        _spectrum(result),
-        _scores(result),
-        _redundancy(result.redundancy),
-        _view(result.view, result.attrs["k"], result.attrs["transforms"]),
-        _convergence(result),
-    ]
+    """The figures of a result, as far as it holds what they show."""
+    pictures = [_spectrum(result), _scores(result)]
+    if result.redundancy is not None:
+        pictures.append(_redundancy(result.redundancy))
+    if result.view is not None:
+        pictures.append(_view(result.view, result.attrs["k"], result.attrs["transforms"]))
+    if result.history:
+        pictures.append(_convergence(result))
+    return pictures
 
 
 def _spectrum(result: Result) -> Picture:
@@ -122,14 +123,7 @@ def _scores(result: Result) -> Picture:
     )
 
 
-def _redundancy(found: Redundancy | None) -> Picture:
-    if found is None:
-        return Picture(
-            "redundancy",
-            "Redundancy",
-            "Not drawn: this result was written by a version that did not keep the correlations of "
-            "the chosen features. Select again to have them.",
-        )
+def _redundancy(found: Redundancy) -> Picture:
     shown = len(found.correlation)
 
     def draw(figure: FigureBase) -> None:
@@ -153,16 +147,7 @@ def _redundancy(found: Redundancy | None) -> Picture:
     )
 
 
-def _view(view: View | None, k: int, transforms: str) -> Picture:
-    slug, title = "view", "Samples on the chosen features"
-    if view is None:
-        return Picture(
-            slug,
-            title,
-            "Not drawn: this result holds no data, or too few. A selection that was written "
-            "with its columns holds them.",
-        )
-
+def _view(view: View, k: int, transforms: str) -> Picture:
     def draw(figure: FigureBase) -> None:
         axes = figure.subplots()
         for cluster in range(view.clusters.max() + 1):
@@ -180,8 +165,8 @@ def _view(view: View | None, k: int, transforms: str) -> Picture:
     stored = f", as stored (before {transforms})" if transforms else ""
     largest = np.bincount(view.clusters).max() / shown
     return Picture(
-        slug,
-        title,
+        "view",
+        "Samples on the chosen features",
         f"{which} on the two leading components of the chosen features, standardised{stored}: "
         f"{sum(view.shares):.0%} of their variance. Colours and numbers: K-means with k = {k} on "
         f"all of the chosen features; the largest cluster holds {largest:.0%} of these samples.",
@@ -191,12 +176,6 @@ def _view(view: View | None, k: int, transforms: str) -> Picture:
 
 def _convergence(result: Result) -> Picture:
     attrs, history = result.attrs, result.history
-    slug, title = "convergence", "Convergence"
-    if not history:
-        why = (
-            f"Nothing to draw: solver {attrs['solver']} has a closed form and takes no iterations."
-        )
-        return Picture(slug, title, why)
 
     def draw(figure: FigureBase) -> None:
         every = figure.subplots(len(history), 1, sharex=True, squeeze=False)[:, 0]
@@ -210,24 +189,19 @@ def _convergence(result: Result) -> Picture:
         every[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         every[-1].set_xlabel("iteration")
 
+    said = (
+        f"{'Came' if attrs['converged'] else 'NOT CONVERGED: had not come'} to rest after "
+        f"{attrs['iterations']:,} iterations, at {result.of_optimum:.2%} of the model's optimum."
+    )
     if result.greedy:
-        steps = len(next(iter(history.values())))
         said = (
-            f"{steps:,} steps, a feature each; what the solver maximises ends at "
+            f"{attrs['iterations']:,} steps, a feature each; what the solver maximises ends at "
             f"{attrs['solver_objective']:.4g}."
         )
-        return Picture(slug, title, said, draw)
-    ending = "NOT CONVERGED: the chosen set was still changing"
-    if attrs["converged"]:
-        ending = "The chosen set came to rest"
-    said = (
-        f"{ending} after {attrs['iterations']:,} iterations, at {result.of_optimum:.2%} of the "
-        "model's optimum."
-    )
     if "residual_u" in history:
         u, w = history["residual_u"][-1], history["residual_w"][-1]
         said += f" Primal residuals at the end: {u:.3g} and {w:.3g}."
-    return Picture(slug, title, said, draw)
+    return Picture("convergence", "Convergence", said, draw)
 
 
 def of_results(results: list[Result]) -> list[Picture]:
@@ -248,18 +222,11 @@ def of_results(results: list[Result]) -> list[Picture]:
 
 
 def of_trials(trials: Trials) -> list[Picture]:
-    return [
-        Picture(f"sweep-{column.replace('_', '-')}", title, caption, _curves(trials, column))
-        for column, (title, caption) in SWEPT.items()
-    ]
-
-
-def _curves(trials: Trials, column: str) -> Callable[[FigureBase], None]:
-    """Draw a column of a sweep over h: a hue per solver, dashes per k."""
+    """The figures of a sweep: curves over h, with a hue per solver and dashes per k."""
     solvers = list(dict.fromkeys(solver for _, solver in trials.curves))
     ks = sorted({k for k, _ in trials.curves})
 
-    def draw(figure: FigureBase) -> None:
+    def draw(figure: FigureBase, column: str) -> None:
         axes = figure.subplots()
         for (k, solver), curve in trials.curves.items():
             hue, dash = f"C{solvers.index(solver) % 10}", DASHES[ks.index(k) % len(DASHES)]
@@ -271,9 +238,12 @@ def _curves(trials: Trials, column: str) -> Callable[[FigureBase], None]:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(xlabel="h, chosen features", ylabel=column.replace("_", " "))
         if len(trials.curves) <= CURVES:
-            axes.legend(**ABOVE, ncols=3)
+            axes.legend(**ABOVE, ncols=2)
 
-    return draw
+    return [
+        Picture(f"sweep-{column.replace('_', '-')}", *words, partial(draw, column=column))
+        for column, words in SWEPT.items()
+    ]
 
 
 def _logarithmic(axes: Axes) -> None:

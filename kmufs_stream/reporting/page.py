@@ -25,7 +25,6 @@ from kmufs_stream.version import __version__
 
 AT_ONCE = 12  # chosen features that are listed before one asks for more
 LISTED = 300  # at most
-IDENTITY = ("source", "variable", "fingerprint", "created", "version", "format", "format_version")
 SIZE = (4.6, 3.8)  # inches of a figure
 CAPTION = 0.9  # inches of its title and caption in a PNG
 LETTERS, HEADING = 80, 28  # of a line of a caption, and of a result's name in a PNG
@@ -77,10 +76,9 @@ class Page:
     def html(self, command: str | None, progress: Progress) -> str:
         """Return the page as one document without outside references."""
 
-        def svg(picture: Picture) -> str | None:
-            drawn = None if picture.draw is None else _svg(picture)
+        def svg(picture: Picture) -> str:
             progress(Advanced(1))
-            return drawn
+            return _svg(picture)
 
         return TEMPLATES.get_template("page.html").render(
             title=self._title(),
@@ -98,14 +96,12 @@ class Page:
 
     def images(self, out: Path) -> dict[Path, bytes]:
         """Return all figures as one PNG file, or as one each in a folder, which is made."""
-        drawn = [(heading, p) for heading, p in self.pictures if p.draw is not None]
         if out.suffix.lower() == ".png":
-            return {out: _png(drawn)}
+            return {out: _png(self.pictures)}
         out.mkdir(parents=True, exist_ok=True)
         return {
             out / f"{number:02d}-{picture.slug}.png": _png([(heading, picture)])
             for number, (heading, picture) in enumerate(self.pictures, 1)
-            if picture.draw is not None
         }
 
     def _title(self) -> str:
@@ -115,15 +111,12 @@ class Page:
         return " and ".join(counted(number, things) for things, number in numbers.items() if number)
 
 
-def _facts(result: Result) -> dict[str, list[tuple[str, str]]]:
+def _facts(result: Result) -> list[tuple[str, str]]:
     """Provenance: what the result was made from, with which options, and the outcome."""
     attrs, every = dict(result.attrs), list(result.attrs)
     attrs |= {name: bool(attrs[name]) for name in TRUTHS & attrs.keys()}
-    ours = [name for name in every[every.index("k") :] if name not in (*IDENTITY, "command")]
-    return {
-        "Origin": described({name: attrs.get(name) for name in IDENTITY}),
-        "Options and outcome": described({name: attrs[name] for name in ours}),
-    }
+    ours = every[every.index("k") :]
+    return described({name: attrs[name] for name in ours if name != "command"})
 
 
 @contextmanager
@@ -138,7 +131,6 @@ def _settings() -> Iterator[None]:
 
 def _svg(picture: Picture) -> str:
     """Draw a figure as SVG, in base64."""
-    assert picture.draw is not None
     stream = io.BytesIO()
     with _settings():
         figure = Figure(figsize=SIZE)
@@ -160,7 +152,6 @@ def _png(pictures: Sequence[tuple[str, Picture]]) -> bytes:
         figure = Figure(figsize=(width * columns, (height + CAPTION) * rows))
         places = figure.subfigures(rows, columns, squeeze=False).flat
         for place, (heading, picture) in zip(places, pictures, strict=False):
-            assert picture.draw is not None
             title = f"{picture.title} \N{MIDDLE DOT} {shortened(heading, HEADING)}"
             place.suptitle(title, x=0.02, ha="left", weight="bold")
             place.supxlabel(textwrap.fill(picture.caption, LETTERS), x=0.02, ha="left", size=7)

@@ -159,16 +159,14 @@ class StoredSelection:
         if own is not None:
             return own
         if whole is None:
-            why = (
-                "was made of normalised rows, which takes all features"
-                if self.matrix is not None
-                else Text(
-                    "holds no data: it was written with {selection_only}", selection_only=True
-                )
-            )
             raise RequestError(
                 "no_data",
-                Text("{} {}.", self.source, why),
+                Text(
+                    "{} holds no data ({selection_only}), or was made of normalised rows, which "
+                    "takes all features.",
+                    self.source,
+                    selection_only=True,
+                ),
                 Text("Give the table that it was made from: {data}", data=self.attrs["source"]),
             )
         return restricted(whole, self.selected)

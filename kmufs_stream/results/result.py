@@ -42,25 +42,6 @@ class Seconds:
     total: float = 0.0
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What a run was planned to take, and what it took, measured when it ended.
-
-    Attributes
-    ----------
-    plan : Plan
-        How it was run, with the budget and the predicted peak memory.
-    seconds : Seconds
-        Wall-clock seconds by stage.
-    peak : int
-        Peak resident bytes of the process until the run ended.
-    """
-
-    plan: Plan
-    seconds: Seconds = Seconds()
-    peak: int = 0
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
     """The chosen features, how they were chosen, and where the result is.
@@ -91,8 +72,12 @@ class Selection:
         The table that they were chosen from, without dropped samples.
     origin : dict of str to str
         The source, and the command line and its date if there was one.
-    resources : Resources
-        What the run was planned to take, and what it took.
+    plan : Plan
+        How it was run, with the budget and the predicted peak memory.
+    seconds : Seconds
+        Wall-clock seconds by stage: ``read``, ``factor``, ``solve``, ``write``, ``total``.
+    peak : int
+        Peak resident bytes of the process until the run ended.
     output, anndata_output : path, address, Zarr store or None
         Where the result was written.
     """
@@ -109,7 +94,9 @@ class Selection:
     passes: int
     matrix: Matrix
     origin: dict[str, str]
-    resources: Resources
+    plan: Plan
+    seconds: Seconds = Seconds()
+    peak: int = 0
     output: Place | None = None
     anndata_output: Path | None = None
 
@@ -207,16 +194,6 @@ class Selection:
         return self.plan.output_bytes > 0 and not by_row(self.matrix.transforms)
 
     @property
-    def plan(self) -> Plan:
-        """How it was run."""
-        return self.resources.plan
-
-    @property
-    def seconds(self) -> Seconds:
-        """Wall-clock seconds by stage: ``read``, ``factor``, ``solve``, ``write``, ``total``."""
-        return self.resources.seconds
-
-    @property
     def solver_objective(self) -> float:
         """The value that the solver maximises, at this choice."""
         return self.solution.solver_objective
@@ -298,7 +275,7 @@ class Selection:
             "anndata_output": None if self.anndata_output is None else str(self.anndata_output),
             "seconds": vars(self.seconds).copy(),
             "concessions": list(self.plan.concessions),
-            "peak_rss_bytes": self.resources.peak,
+            "peak_rss_bytes": self.peak,
             "predicted_peak_bytes": self.plan.peak,
             "budget_bytes": self.plan.budget,
             "version": __version__,

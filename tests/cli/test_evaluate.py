@@ -64,7 +64,7 @@ def test_what_k_means_on_a_large_table_goes_over_is_foretold(
     monkeypatch.setattr("kmufs_stream.streaming.kmeans.IN_MEMORY_BYTES", 8 * 300 * 5)
     # The five chosen fit, all twelve do not.
     (told,) = cli(*asked).err.splitlines()
-    assert told.startswith("K-means on 12 features of 300 samples (")
+    assert told.startswith("K-means on 12 features of 300 samples takes most of the time")
     assert "from 10 starts; fewer --starts are sooner" in told
     (told,) = cli(*asked, "--starts", 1).err.splitlines()
     assert told.endswith("from 1 start")
