@@ -23,7 +23,8 @@ from kmufs_stream.factors.batches import Batches
 from kmufs_stream.factors.factor import Factor, as_whole, check_h
 from kmufs_stream.factors.solving import check_solver, solve
 from kmufs_stream.options import AdmmOptions, SolverName
-from kmufs_stream.solvers import Solution, feature_scores
+from kmufs_stream.solvers.scores import feature_scores
+from kmufs_stream.solvers.solution import Solution
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.arrays import check_columns
 from kmufs_stream.sources.id_columns import note_of_whole_numbers

@@ -50,7 +50,7 @@ from kmufs_stream.results.result import (
     root_of,
 )
 from kmufs_stream.results.writing import write_result
-from kmufs_stream.solvers import feature_scores, ranking
+from kmufs_stream.solvers.scores import feature_scores, ranking
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.matching import matching
 from kmufs_stream.sources.samples import keep_samples

@@ -46,7 +46,8 @@ from kmufs_stream.options import (
 )
 from kmufs_stream.results.measures import mean_correlation
 from kmufs_stream.results.trials import Sweep, Trial
-from kmufs_stream.solvers import Solution, feature_scores
+from kmufs_stream.solvers.scores import feature_scores
+from kmufs_stream.solvers.solution import Solution
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.written import is_factor
 from kmufs_stream.storage.output import check_output, new_output

@@ -21,7 +21,7 @@ import zarr
 from scipy.linalg import hadamard
 
 from kmufs_stream import Factor, Matrix
-from kmufs_stream.solvers import feature_scores
+from kmufs_stream.solvers.scores import feature_scores
 
 SMALL_BLOCK = 4000  # bytes, for tables of many partitions
 QUIET = (

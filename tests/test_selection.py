@@ -35,7 +35,7 @@ from kmufs_stream import (
 from kmufs_stream.events import Event, Started
 from kmufs_stream.factors.factor import RowSample
 from kmufs_stream.factors.solving import SOLVERS, SolverInput
-from kmufs_stream.solvers import Solution
+from kmufs_stream.solvers.solution import Solution
 from kmufs_stream.streaming.planning import sizing
 
 X = planted(300, 12)

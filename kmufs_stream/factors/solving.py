@@ -13,23 +13,14 @@ from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.methods.leading import components_for
 from kmufs_stream.options import AdmmOptions
-from kmufs_stream.solvers import (
-    Blocks,
-    Rows,
-    Solution,
-    Watcher,
-    admm,
-    admm_bytes,
-    consensus,
-    consensus_bytes,
-    css,
-    css_bytes,
-    exact,
-    factor_rows,
-    joint,
-    joint_bytes,
-    ranking,
-)
+from kmufs_stream.solvers.admm import admm, admm_bytes
+from kmufs_stream.solvers.consensus import Blocks, consensus, consensus_bytes
+from kmufs_stream.solvers.correlations import Rows, factor_rows
+from kmufs_stream.solvers.css import css, css_bytes
+from kmufs_stream.solvers.exact import exact
+from kmufs_stream.solvers.joint import joint, joint_bytes
+from kmufs_stream.solvers.scores import ranking
+from kmufs_stream.solvers.solution import Solution, Watcher
 from kmufs_stream.sources import Matrix
 from kmufs_stream.system import blas
 from kmufs_stream.typing import Float

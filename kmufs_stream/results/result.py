@@ -16,7 +16,8 @@ from kmufs_stream.factors.factor import Factor, TiedComponents
 from kmufs_stream.factors.solving import is_greedy, size_note
 from kmufs_stream.results.measures import near_copies
 from kmufs_stream.results.writing import column_name, free_dim, lazy_columns, subset_frame
-from kmufs_stream.solvers import Solution, ranking
+from kmufs_stream.solvers.scores import ranking
+from kmufs_stream.solvers.solution import Solution
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.id_columns import note_of_sample
 from kmufs_stream.sources.labels import likely_classes

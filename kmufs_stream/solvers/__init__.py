@@ -19,31 +19,3 @@ watch : callable
 All raise ValueError for an h outside 1..p and for shapes that disagree. Working memory without
 the arguments is bounded by functions such as :func:`admm_bytes`.
 """
-
-from kmufs_stream.solvers.admm import admm, admm_bytes
-from kmufs_stream.solvers.consensus import Blocks, consensus, consensus_bytes
-from kmufs_stream.solvers.correlations import Rows, factor_rows
-from kmufs_stream.solvers.css import css, css_bytes
-from kmufs_stream.solvers.exact import exact
-from kmufs_stream.solvers.joint import joint, joint_bytes
-from kmufs_stream.solvers.scores import feature_scores, ranking
-from kmufs_stream.solvers.solution import Solution, Watcher
-
-__all__ = [
-    "Blocks",
-    "Rows",
-    "Solution",
-    "Watcher",
-    "admm",
-    "admm_bytes",
-    "consensus",
-    "consensus_bytes",
-    "css",
-    "css_bytes",
-    "exact",
-    "factor_rows",
-    "feature_scores",
-    "joint",
-    "joint_bytes",
-    "ranking",
-]

@@ -33,7 +33,7 @@ def components(p: int, k: int, seed: int = 0) -> tuple[Float, Float]:
 
 def solving(p: int, k: int, h: int, iterations: int) -> dict[str, Any]:
     """The ADMM with all cores, at most so many iterations."""
-    from kmufs_stream.solvers import admm
+    from kmufs_stream.solvers.admm import admm
     from kmufs_stream.system import blas
 
     basis, values = components(p, k)
@@ -66,7 +66,10 @@ def polar_step(p: int, k: int, h: int) -> dict[str, Any]:
 
 def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
     """One of the solvers that use correlations, from the matrix or from the factor alone."""
-    from kmufs_stream.solvers import consensus, css, factor_rows, joint
+    from kmufs_stream.solvers.consensus import consensus
+    from kmufs_stream.solvers.correlations import factor_rows
+    from kmufs_stream.solvers.css import css
+    from kmufs_stream.solvers.joint import joint
     from kmufs_stream.system import blas
 
     basis, values = components(p, 2 * k + 1)

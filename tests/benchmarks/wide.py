@@ -24,7 +24,7 @@ STEPS = 40
 def selecting(store: str, options: dict[str, Any], tol: float, found: str) -> dict[str, Any]:
     """The factor stage of `select` by Lanczos, and the scores."""
     from kmufs_stream import LanczosOptions, select
-    from kmufs_stream.solvers import feature_scores
+    from kmufs_stream.solvers.scores import feature_scores
 
     done = select(store, **options, solver="exact", lanczos=LanczosOptions(tol=tol))
     factor = done.factor

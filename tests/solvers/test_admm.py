@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pytest
 from helpers import slow
 
-from kmufs_stream.solvers import Solution, admm, admm_bytes, exact, feature_scores, ranking
-from kmufs_stream.solvers.admm import start
+from kmufs_stream.solvers.admm import admm, admm_bytes, start
+from kmufs_stream.solvers.exact import exact
+from kmufs_stream.solvers.scores import feature_scores, ranking
+from kmufs_stream.solvers.solution import Solution
 from tests.solvers.literal import leading_eigenvectors, literal_admm
 from tests.solvers.real_factors import CASES, REFERENCE, factors
 

@@ -11,8 +11,13 @@ import numpy.typing as npt
 import pytest
 from sklearn.cluster import KMeans
 
-from kmufs_stream.solvers import consensus, consensus_bytes
-from kmufs_stream.solvers.consensus import Blocks, cluster_counts, ensemble
+from kmufs_stream.solvers.consensus import (
+    Blocks,
+    cluster_counts,
+    consensus,
+    consensus_bytes,
+    ensemble,
+)
 from kmufs_stream.system import blas
 from tests.solvers.literal import spectral_embedding
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kmufs_stream.solvers import css, css_bytes, factor_rows
+from kmufs_stream.solvers.correlations import factor_rows
+from kmufs_stream.solvers.css import css, css_bytes
 from tests.solvers.real_factors import REFERENCE, standardised
 
 Array = npt.NDArray[np.float64]

@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from kmufs_stream.solvers import exact, feature_scores, ranking
+from kmufs_stream.solvers.exact import exact
+from kmufs_stream.solvers.scores import feature_scores, ranking
 from tests.solvers.real_factors import CASES, REFERENCE, factors
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kmufs_stream.solvers import exact, factor_rows, joint, joint_bytes
+from kmufs_stream.solvers.correlations import factor_rows
+from kmufs_stream.solvers.exact import exact
+from kmufs_stream.solvers.joint import joint, joint_bytes
 from tests.solvers.real_factors import CASES, REFERENCE, standardised
 
 Array = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kmufs_stream.solvers import feature_scores, ranking
+from kmufs_stream.solvers.scores import feature_scores, ranking
 
 
 def test_scores_are_the_diagonal_of_a() -> None:

@@ -21,7 +21,7 @@ from kmufs_stream import (
     open_matrix,
     select,
 )
-from kmufs_stream.solvers import feature_scores
+from kmufs_stream.solvers.scores import feature_scores
 
 K = 3
 METHODS = ["gram", "lanczos", "tsqr"]
