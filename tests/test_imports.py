@@ -36,7 +36,7 @@ ROOMS = [
 """From the bottom up: a room imports what stands before it. The public functions import any."""
 INNER = {
     "errors.counted",  # words that messages and the screen share
-    "errors.did_you_mean",
+    "errors.first_few",
     "storage.places.free_name",
     "storage.provenance.described",
     "system.allocator.share_one_heap",  # before anything takes memory

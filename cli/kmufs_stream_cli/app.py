@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -19,12 +19,11 @@ from typer.core import TyperGroup
 from kmufs_stream import RequestError, __version__
 from kmufs_stream.system.allocator import share_one_heap
 from kmufs_stream_cli import interrupt
-from kmufs_stream_cli.failure import explain, tell
+from kmufs_stream_cli.failure import explain
 from kmufs_stream_cli.groups import ungrouped
 from kmufs_stream_cli.help import Command, examples, write_parameters, write_section
 from kmufs_stream_cli.typed import NAME, remember
 
-ONE_DASH = re.compile(r"-([kh])(?: |=|(?=\d))(\d.*)")
 WIDEST = 100  # letters of a line of help
 SHARED: dict[str, Any] = {
     "rich_markup_mode": None,
@@ -148,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 # gcsfs that of each failure that is raised anyway.
                 for library in ("asyncio", "gcsfs"):
                     logging.getLogger(library).setLevel(logging.CRITICAL)
-            _refuse_one_dash(arguments)
+            _refuse_h_as_help(arguments)
             done = program.main(arguments or ["--help"], prog_name=NAME, standalone_mode=False)
         code = done if isinstance(done, int) else 0
         sys.stdout.flush()
@@ -158,20 +157,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         failure = explain(error, [NAME, *arguments])
         code = failure.exit_code
         with contextlib.suppress(OSError):
-            tell(failure, error, json="--json" in arguments, debug=debug)
+            if debug:
+                traceback.print_exception(error)
+            failure.tell(json="--json" in arguments)
             sys.stdout.flush()
     _drop_unwritten()
     return code
 
 
-def _refuse_one_dash(words: Sequence[str]) -> None:
-    """Refuse numbers after -k and -h: for the latter the help would be shown."""
-    for typed in [*words, *map(" ".join, pairwise(words))]:
-        if found := ONE_DASH.fullmatch(typed):
-            option, number = found.groups()
-            raise RequestError(
-                "usage", f"No such option: {typed}.", f"Type two dashes: --{option} {number}"
-            )
+def _refuse_h_as_help(words: Sequence[str]) -> None:
+    for option, value in pairwise(words):
+        if option == "-h" and value.isdecimal():
+            raise RequestError("usage", "-h shows help.", f"Type two dashes: --h {value}")
 
 
 def _drop_unwritten() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
@@ -138,17 +138,6 @@ class Store(Group):
         from kmufs_stream import open_like
 
         return open_like(like, data, **self._opening())
-
-    def located(self) -> dict[str, Any]:
-        """Return the typed options that every command has that reads a table."""
-        typed = self.typed()
-        return {option.name: typed[option.name] for option in fields(Store) if option.name in typed}
-
-    def reading(self) -> dict[str, Any]:
-        """Return the typed options that tell how the table is read, not which part of it."""
-        typed = self.typed()
-        names = ("fill_missing_chunks", "retries", "storage_option")
-        return {name: typed[name] for name in names if name in typed}
 
     def _opening(self) -> dict[str, Any]:
         """Return the keywords of open_matrix."""

@@ -4,60 +4,47 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from kmufs_stream.errors import counted
+from kmufs_stream.errors import counted, first_few
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.console import Console
 
     from kmufs_stream import Factor
 
 BREAKING = ("Cc", "Zl", "Zp")  # control characters, separators of lines and paragraphs
-NAMED = 5  # of a list of features
-PLACES = ("output", "anndata")  # facts that are copied
+PLACES = ("output", "anndata")  # facts that are copied, and so never wrapped
 LEAST = 30  # letters of a line of a fact
-WIDE = 10_000  # letters of a line, where nobody wraps any
 
 
 @cache
 def console() -> Console:
-    """Open stdout: labels and paths are no markup, and off a terminal no line is wrapped."""
+    """Open stdout: labels and paths are no markup."""
     from rich.console import Console  # which --help need not wait for
 
-    made = Console(markup=False, highlight=False, emoji=False)
-    if not made.is_terminal:
-        made.width = WIDE
-    return made
+    return Console(markup=False, highlight=False, emoji=False)
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:
     """Show names and values, aligned; values are wrapped on a terminal."""
     rows = list(rows)
-    width = max(len(name) for name, _ in rows)
+    indent = max(len(name) for name, _ in rows) + 4
     for name, value in rows:
-        lines = [value] if name in PLACES else _lines(value, width + 4)
-        for head, part in zip_longest([name], lines, fillvalue=""):
-            line(f"  {head:<{width}}  {part}")
-
-
-def prose(text: str) -> None:
-    """Show sentences, wrapped on a terminal."""
-    for part in _lines(text, 0):
-        line(part)
-
-
-def _lines(text: str, indent: int) -> list[str]:
-    if not console().is_terminal:
-        return [text]
-    room = max(console().width - indent, LEAST)
-    return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [text]
+        wrapped = console().is_terminal and name not in PLACES
+        lines = wrap(
+            escaped(value),
+            max(console().width, indent + LEAST) if wrapped else sys.maxsize,
+            initial_indent=f"  {name}".ljust(indent),
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for text in lines:
+            line(text)
 
 
 def line(text: str = "", style: str | None = None) -> None:
@@ -70,48 +57,17 @@ def say(text: str) -> None:
     print(escaped(text), file=sys.stderr, flush=True)
 
 
-def table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> None:
-    """Show a plain table; ``columns`` are names and whether they hold numbers."""
-    from rich.table import Table
-
-    made = Table(box=None, pad_edge=True, header_style="bold")
-    for name, numeric in columns:
-        justify: Literal["left", "right"] = "right" if numeric else "left"
-        made.add_column(name, justify=justify, no_wrap=numeric, overflow="fold")
+def table(columns: Iterable[tuple[str, Iterable[object]]], more: int = 0) -> None:
+    """Show named columns, the last of words and the others of numbers; ``more`` rows are not."""
+    cells = [[escaped(str(cell)) for cell in (name, *column)] for name, column in columns]
+    *numbers, words = cells
+    aligned = [[cell.rjust(max(map(len, column))) for cell in column] for column in numbers]
+    head, *rows = (" " + "  ".join(row).rstrip() for row in zip(*aligned, words, strict=True))
+    line(head, "bold")
     for row in rows:
-        made.add_row(*map(escaped, row))
-    if console().is_terminal:
-        console().print(made)
-        return
-    with console().capture() as drawn:
-        console().print(made)
-    for text in drawn.get().splitlines():
-        line(text.rstrip())
-
-
-def features(
-    columns: Sequence[tuple[str, Any]],
-    labels: Sequence[object] | None,
-    shown: NDArray[np.int64],
-    of: int,
-) -> None:
-    """Show some ``of`` the selected features, a row each.
-
-    ``columns`` are names and numbers, ``shown`` positions among the ``labels`` of all.
-    """
-    cells = [[str(number) for number in numbers] for _, numbers in columns]
-    heads = [(name, True) for name, _ in columns]
-    if labels is not None:
-        cells.append([str(labels[i]) for i in shown])
-        heads.append(("label", False))
-    table(heads, zip(*cells, strict=True))
-    more(of - len(shown))
-
-
-def more(left: int) -> None:
-    """Say how many more rows a table would have."""
-    if left:
-        line(f"  and {left:,} more")
+        line(row)
+    if more:
+        line(f"  and {more:,} more")
 
 
 def escaped(text: str) -> str:
@@ -139,28 +95,16 @@ def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("time", time), ("memory", memory)]
 
 
-def few(names: Sequence[str]) -> str:
-    """Join the first names of a list, and say how many more there are."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
-
-
-def unsettled(factor: Factor) -> list[tuple[str, str]]:
-    """Say that block Lanczos ended before the scores settled, if it did, and what to type."""
-    if factor.settled:
-        return []
-    said = (
-        f"NOT SETTLED after {counted(factor.passes, 'reads')}: they may be off by "
-        f"{factor.score_error:.1g}; give --max-passes {2 * factor.passes}, say"
-    )
-    return [("scores", said)]
-
-
-def excluded(factor: Factor) -> str:
-    """Say how many features are excluded by reason, and name the first of them."""
-    said = []
+def doubts(factor: Factor) -> list[tuple[str, str]]:
+    """Say that scores have not settled, and which features are excluded, if so."""
+    rows = []
+    if not factor.settled:
+        said = (
+            f"NOT SETTLED after {counted(factor.passes, 'reads')}: they may be off by "
+            f"{factor.score_error:.1g}; give --max-passes {2 * factor.passes}, say"
+        )
+        rows.append(("scores", said))
     for reason, index in factor.features.excluded.items():
-        first = [str(i) if factor.labels is None else factor.labels[i] for i in index[:NAMED]]
-        more = ", ..." if len(index) > NAMED else ""
-        said.append(f"{len(index):,} {reason.replace('_', ' ')} ({', '.join(first)}{more})")
-    return "; ".join(said) or "none"
+        names = first_few(str(i if factor.labels is None else factor.labels[i]) for i in index)
+        rows.append(("excluded", f"{len(index):,} {reason.replace('_', ' ')} ({names})"))
+    return rows

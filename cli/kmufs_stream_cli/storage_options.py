@@ -29,28 +29,22 @@ def parsed(words: Iterable[str]) -> dict[str, Any]:
                 "Write it KEY=VALUE, like endpoint_url=https://host.",
             )
         try:
-            found[key] = json.loads(value)
-        except ValueError:
+            found[key] = json.loads(value, object_pairs_hook=_checked)
+        except json.JSONDecodeError:
             found[key] = {"True": True, "False": False}.get(value, value)
-        secret = _secret({key: found[key]})
-        if secret is not None:
+    return _checked(found.items())
+
+
+def _checked(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of options of which none is a credential."""
+    found = dict(pairs)
+    for key, value in found.items():
+        named = SECRET.search(key) and not isinstance(value, bool | None) and value != "anon"
+        if named or (isinstance(value, str) and re.search(r"://[^/\s]*@", value)):
             raise RequestError(
                 "secret_in_option",
-                f"--storage-option {key} holds a credential ({secret}), which others could read.",
+                f"--storage-option {key} holds a credential, which others could read.",
                 "Set it in the environment (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                 "or AWS_PROFILE), and leave it out here.",
             )
     return found
-
-
-def _secret(value: Any) -> str | None:
-    """Find the first key, however deep, whose value is a credential."""
-    if not isinstance(value, dict):
-        return None
-    for key, inner in value.items():
-        named = SECRET.search(key) and not isinstance(inner, bool | None) and inner != "anon"
-        if named or (isinstance(inner, str) and re.search(r"://[^/\s]*@", inner)):
-            return str(key)
-        if (found := _secret(inner)) is not None:
-            return found
-    return None

@@ -6,12 +6,9 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from itertools import pairwise
-from typing import Any
 
 NAME = "kmufs-stream"
 SPECIAL = re.compile(r'["$`\\!]')  # within double quotes
-READING = ("--retries", "--storage-option")
 SECRETS = (
     (re.compile(r"(\w://)[^/?#]*@"), r"\1***@"),  # the user and password of a URL
     (re.compile(r"(\w://[^?]*\?).*"), r"\1***"),  # its query, which may be a signature
@@ -38,17 +35,6 @@ def shell_line(words: Iterable[str]) -> str:
 def _quoted(word: str) -> str:
     plain = "'" in word and not SPECIAL.search(word)
     return f'"{word}"' if plain else shlex.quote(word)
-
-
-def read_by(command: str) -> dict[str, Any]:
-    """Find the options in a recorded command line that say how its data are read."""
-    words = shlex.split(command)
-    words = [part for word in words for part in word.split("=", word.startswith(READING))]
-    found: dict[str, Any] = {"fill_missing_chunks": "--fill-missing-chunks" in words}
-    for option in READING:
-        values = [value for before, value in pairwise(words) if before == option]
-        found |= {option.strip("-").replace("-", "_"): values} if values else {}
-    return found
 
 
 def _without_secrets(word: str) -> str:

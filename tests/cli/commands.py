@@ -9,6 +9,7 @@ import functools
 import json
 import re
 import runpy
+import shlex
 import sys
 import threading
 import time
@@ -46,6 +47,11 @@ class Run:
     def words(self) -> str:
         """Stdout with its white space evened out."""
         return " ".join(self.out.split())
+
+    def next(self) -> list[str]:
+        """What it says to type next, without the name of the program; empty if nothing."""
+        told = re.search(r"^Next(?: \(.*\))?: kmufs-stream (.*)$", self.out, re.M)
+        return [] if told is None else shlex.split(told[1])
 
 
 def ended(process: Begun) -> Run:

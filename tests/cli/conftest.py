@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 import xarray as xr
 from commands import Gate, Run, documented, ended, typed
 from helpers import contents, planted, write_bare, write_xarray
 
 from kmufs_stream.factors import reader
 from kmufs_stream_cli import main
-from kmufs_stream_cli.app import program
+from kmufs_stream_cli.app import COMMANDS, program
 
 
 @pytest.fixture
@@ -55,14 +56,14 @@ def here(
 
 def unknown_options(command: str, told: str) -> set[str]:
     """The options in an error that neither the command has nor another that the error names."""
-    commands = program.commands  # type: ignore[attr-defined]
-    if "No such option" in told or command not in commands:
+    if "No such option" in told or command not in COMMANDS:
         return set()
     words = set(re.findall(r"[a-z]+", told)) | {command}
+    context = typer.Context(program)
     known = {
         option
-        for name in words & set(commands)
-        for parameter in commands[name].params
+        for name in words & set(COMMANDS)
+        for parameter in program.get_command(context, name).params
         for option in parameter.opts
     }
     return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", told)) - known - {"--debug", "--help"}

@@ -48,10 +48,8 @@ def test_measures_are_shown_and_what_is_missing_is_named(cli: Cli, chosen: Path)
     assert "--labels VAR compares with known classes; the samples have kind\n" in alone.out
     assert "--data cells.zarr\n" in alone.out
     asked = ("--labels", "kind", "--k", 4)
-    part = cli("evaluate", chosen, *asked).out
-    assert f"evaluate {chosen} --labels kind --k 4 --data cells.zarr\n" in part
     whole = cli("evaluate", chosen, *asked, "--data", "cells.zarr")
-    assert "evaluate" not in whole.out
+    assert whole.next() == ["report", str(chosen)]
     for word in ("k = 4", "accuracy", "NMI", "ARI", "cost ratio", "effective rank", "g"):
         assert word in whole.out, word
 
@@ -75,8 +73,6 @@ def test_the_cost_ratio_says_what_is_as_good(cli: Cli, chosen: Path) -> None:
     whole = cli("evaluate", chosen, "--data", "cells.zarr")
     found = evaluate(chosen, data="cells.zarr").summary()
     assert f"{found['cost_ratio']:.4f}, 1 = as good as K-means on all features" in whole.out
-    assert f"{found['full_cost']:.2%} is within these clusters" in whole.out
-    assert f"{found['best_full_cost']:.2%} within those of K-means on all" in whole.out
 
 
 def test_several_results_stand_side_by_side(cli: Cli, chosen: Path) -> None:
@@ -99,17 +95,8 @@ def test_several_results_stand_side_by_side(cli: Cli, chosen: Path) -> None:
     shutil.copytree(chosen, long)
     alone = cli("evaluate", chosen, long, "--starts", 3)
     assert "accuracy" not in alone.out
-    assert "--labels VAR compares" in alone.out
     assert f"  {long}\n" in alone.out
-    compared = f"evaluate {chosen} {long} --labels kind --starts 3"
-    assert alone.out.endswith(f"Next:\n  kmufs-stream {compared}\n")
-    assert "accuracy" in cli(*compared.split()).out
-    without = xr.open_zarr("cells.zarr").drop_vars("kind")
-    without.to_zarr("bare.zarr", consolidated=False)
-    assert cli("select", "bare.zarr", "--k", 3, "--h", 5, "--out", "bare.out.zarr").code == 0
-    by_cost = "evaluate bare.out.zarr bare.out.zarr --data bare.zarr"
-    assert cli(*by_cost.split()[:-2]).out.endswith(f"Next:\n  kmufs-stream {by_cost}\n")
-    assert "Next" not in cli(*by_cost.split()).out
+    assert alone.next() == ["report", str(chosen), long]
 
 
 def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Path) -> None:
@@ -125,9 +112,8 @@ def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Pa
     write_xarray(folder / "none.zarr", table.drop_vars(["batch", "kind"]))
     asked = ("--k", 3, "--h", 5, "--solver", "exact")
     both = cli("select", "both.zarr", *asked).out
-    assert "Next (kind looks like classes; so may batch):" in both
     fewer = cli("select", "both.zarr", *asked, "--k", 2, "--out", "fewer.zarr").out
-    assert "Next (batch looks like classes; so may kind):" in fewer
+    assert "kmufs-stream evaluate fewer.zarr --labels batch\n" in fewer
     assert "kmufs-stream evaluate both.selected.zarr --labels kind\n" in both
     assert "evaluate none.selected.zarr\n" in cli("select", "none.zarr", *asked).out
     bare = cli("select", "both.zarr", *asked, "--selection-only", "--overwrite").out

@@ -93,22 +93,10 @@ def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("select x.zarr --k 2 --h 3 --sovler css", "Did you mean '--solver'? "),
-        ("select x.zarr --clusters 2 --h 3", "Did you mean '--k'? "),
-        (
-            "convert x.csv --out y.zarr",
-            "second argument. Type: kmufs-stream convert x.csv y.zarr\n",
-        ),
-        ("rechunk --overwrite --output=y.zarr x.zarr", "rechunk --overwrite x.zarr y.zarr\n"),
-        ("rechunk x.zarr --out", "Type: kmufs-stream rechunk x.zarr OUT\n"),
-        ("report x.zarr --images figures", "Did you mean '--png'? "),
-        (
-            "select x.zarr --k 2 --h 3 --zebra",
-            "No such option: --zebra.\n  See kmufs-stream select",
-        ),
-        ("version", "Type: kmufs-stream --version\n"),
-        ("help select", "Type: kmufs-stream select --help\n"),
-        ("select 'my x.zarr' --k 2", "kmufs-stream sweep 'my x.zarr' --suggest-k --suggest-h\n"),
+        ("select x.zarr --k 2 --h 3 --sovler css", "--solver"),
+        ("select x.zarr --clusters 2 --h 3", "No such option: --clusters"),
+        ("convert x.csv --out y.zarr", "No such option: --out"),
+        ("version", "No such command 'version'.\n  See kmufs-stream --help.\n"),
         ("decompose --k", "See kmufs-stream decompose --help.\n"),
     ],
 )
@@ -117,7 +105,6 @@ def test_words_that_are_none_of_ours(cli: Cli, folder: Path, typed: str, told: s
     done = cli(*shlex.split(typed))
     assert (done.code, done.out) == (2, "")
     assert told in done.err
-    assert "Possible options" not in done.err
 
 
 @pytest.mark.parametrize(
@@ -140,7 +127,6 @@ def test_memory_is_told_once(cli: Cli, folder: Path) -> None:
     write_bare(folder / "x.zarr", planted(60, 6), chunks=(20, 6))
     out = cli("plan", "x.zarr", *SIZE).out
     assert out.count("predicted at most") == 1
-    assert "Memory by stage" in out
 
 
 @pytest.mark.parametrize(
@@ -182,7 +168,5 @@ def test_next_commands_run_where_the_environment_is_not_active(
     monkeypatch.setattr("sys.argv", [".venv/bin/kmufs-stream", "demo"])
     monkeypatch.setenv("PATH", str(tmp_path))
     assert next_commands.command("info", "x.zarr") == ".venv/bin/kmufs-stream info x.zarr"
-    assert next_commands.open_in_python("x.zarr").startswith(".venv/bin/python -c ")
     monkeypatch.setenv("PATH", str(folder))
     assert next_commands.command("info", "x.zarr") == "kmufs-stream info x.zarr"
-    assert next_commands.open_in_python("x.zarr").startswith("python -c ")

@@ -54,7 +54,7 @@ def test_a_table_with_text(cli: Cli, folder: Path) -> None:
     table.to_csv("x.csv", index=False)
     done = cli("convert", "x.csv", "x.zarr", "--coordinate", "year", "--dtype", "float32")
     assert (done.code, done.err) == (0, "")
-    assert "station_name (column 'station name'), year" in done.out
+    assert "station_name, year" in done.out
     assert "g0, g1, g2, g3, g4 and 3 more" in done.out
     asked = ("--where", "station_name == 'Ulm' and year > 9", "--out", "s.zarr")
     assert cli("select", "x.zarr", "--k", 3, "--h", 2, *asked).code == 0
@@ -75,19 +75,17 @@ def test_missing_values_are_counted_and_the_next_command_deals_with_them(
     table["g7"] = np.nan
     table.to_csv("x.csv", index=False)
     done = cli("convert", "x.csv", "x.zarr")
-    assert "1 of the features have no value at all, and are left out anyway" in done.out
+    assert "90 values, in 1 feature and 90 samples" in done.out
     assert "--missing" not in done.out
     table.loc[[3, 4, 80], "g1"] = np.nan
     table.to_csv("x.csv", index=False)
     done = cli("convert", "x.csv", "x.zarr", "--overwrite")
     assert "93 values, in 2 features and 90 samples" in done.out
-    command = done.out.rstrip().rpartition("\n")[2].strip()
-    assert "--missing mean" in command
-    planned = cli(*shlex.split(command)[1:])
-    assert "mean stands in" in planned.words()
-    command = planned.out.rstrip().rpartition("\n")[2].strip()
-    assert cli(*shlex.split(command)[1:]).code == 0
-    assert "--missing mean" in cli("plan", "x.zarr", "--k", 3, "--h", 2).words()
+    assert "--missing mean" in " ".join(done.next())
+    planned = cli(*done.next())
+    assert "missing mean" in planned.words()
+    assert cli(*planned.next()).code == 0
+    assert "missing raise" in cli("plan", "x.zarr", "--k", 3, "--h", 2).words()
     said = cli("plan", "x.zarr", "--k", 3, "--h", 2, "--missing", "drop-samples", "--json").json()
     assert said["missing"] == "drop-samples"
 
@@ -135,9 +133,8 @@ def test_what_is_said_to_be_next_works(cli: Cli, folder: Path, command: str) -> 
     done = cli("convert", "x.npy", "x.zarr")
     if command == "rechunk":
         done = cli("rechunk", "x.zarr", "y.zarr")
-    words = shlex.split(done.out.splitlines()[-1])
-    assert words[:2] == ["kmufs-stream", "plan"]
-    assert cli(*words[1:]).code == 0
+    assert done.next()[0] == "plan"
+    assert cli(*done.next()).code == 0
 
 
 def test_times_that_cannot_be_decoded_stop_only_who_asks_for_them(cli: Cli, folder: Path) -> None:

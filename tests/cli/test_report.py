@@ -69,8 +69,7 @@ def test_report_json_and_refusals(cli: Callable[..., Run], genes: Path, folder: 
 def test_a_page_is_named_after_what_it_shows(cli: Callable[..., Run], table: Path) -> None:
     for name in ("a.zarr", "b.zarr"):
         assert cli("select", table, "--k", 2, "--h", 3, "--out", name).code == 0
-    swept = cli("sweep", table, "--k", 2, "--h", 3, "--csv", "s.csv").out
-    assert swept.endswith("kmufs-stream report s.csv\n")
+    assert cli("sweep", table, "--k", 2, "--h", 3, "--csv", "s.csv").code == 0
     assert "kmufs-stream report s.csv shows them" in cli("info", "s.csv").err
     pages = [(("a.zarr",), "a.report.html"), (("s.csv",), "s.report.html")]
     for results, page in [*pages, (("a.zarr", "b.zarr", "s.csv"), "report.html")]:

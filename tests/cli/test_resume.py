@@ -96,7 +96,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert sorted(p.name for p in folder.iterdir()) == ["kept", "rows.zarr"]
 
     told = here("info", "kept")
-    assert told.out.endswith(f"Next:\n  {command} --checkpoint kept --resume\n")
+    assert told.out.endswith(f"Next: {command} --checkpoint kept --resume\n")
     resumed = here(*SELECT, "--checkpoint", "kept", "--resume", "--json")
     assert resumed.code == 0, resumed
     assert f"going on from the checkpoint {folder / 'kept'}: what has been read" in resumed.err

@@ -50,10 +50,10 @@ def test_workers_read_and_the_trials_are_the_same(cli: Cli, table: Path) -> None
 def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--suggest-k", "--suggest-h", "--solver", "exact")
     assert (done.code, done.err) == (0, "")
-    assert done.out.count("Suggestion only") == 2
+    assert {"suggested", "knee"} <= set(done.out.split())
     assert "#" in done.out
     plain = cli("sweep", table, "--k", 3, "--h", 4)
-    assert "Suggestion" not in plain.out
+    assert not {"suggested", "knee"} & set(plain.out.split())
 
 
 @pytest.mark.parametrize(
@@ -61,25 +61,20 @@ def test_suggestions_are_shown_as_such(cli: Cli, table: Path) -> None:
     [
         (
             KSuggestion(4, "noise edge", 4, 3, 1.2, 21),
-            ["k = 4, one", "k = 4: agrees", "mostly right"],
+            ["suggested k = 4, by the noise edge; often wrong", "widest gap k = 4"],
         ),
-        (KSuggestion(9, "noise edge", 3, 8, 1.2, 21), ["k = 9, one", "try both", "seldom right"]),
-        (
-            KSuggestion(3, "widest gap", 3, 21, 1.2, 21),
-            ["k = 3, one", "too many to tell clusters", "the only sign", "right on half"],
-        ),
+        (KSuggestion(9, "noise edge", 3, 8, 1.2, 21), ["k = 9, by", "8 of 21", "widest gap k = 3"]),
+        (KSuggestion(3, "widest gap", 3, 21, 1.2, 21), ["k = 3, by the widest gap", "21 of 21"]),
         (KSuggestion(None, "noise edge", None, 0, 1.2, 21), ["none: no component", "0 of 21"]),
     ],
 )
-def test_a_suggested_k_says_by_what_signs_and_how_sure(
+def test_a_suggested_k_says_by_what_signs(
     cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch, found: KSuggestion, said: list[str]
 ) -> None:
     monkeypatch.setattr("kmufs_stream.sweeping.suggest_k", lambda factor: found)
     shown = cli("sweep", table, "--suggest-k", "--k", 3, "--h", 4).words()
-    shown = shown.partition("Suggestion only: k from the spectrum")[2]
     for words in said:
         assert words in shown, words
-    assert ("on real ones" in shown) == (found.k is not None)
 
 
 def test_of_many_trials_one_of_each_k_and_solver_is_shown(cli: Cli, table: Path) -> None:
@@ -102,7 +97,7 @@ def test_of_many_trials_one_of_each_k_and_solver_is_shown(cli: Cli, table: Path)
 
 def test_csv_is_not_overwritten_unasked(cli: Cli, table: Path) -> None:
     asked = ("sweep", table, "--k", 3, "--h", "4,5", "--solver", "exact", "--csv", "a.csv")
-    assert cli(*asked).out.endswith("  kmufs-stream report a.csv\n")
+    assert "  output  a.csv\n" in cli(*asked).out
     assert pd.read_csv("a.csv")["h"].tolist() == [4, 5]
     refused = cli(*asked)
     assert refused.code == 2
@@ -122,7 +117,7 @@ def test_grids_of_more_than_anybody_asks_for(cli: Cli, table: Path, option: str)
     grids = {"--k": "3", "--h": "4"} | {option: "2,1:99999999999:1"}
     done = cli("sweep", table, *(word for pair in grids.items() for word in pair))
     assert done.code == 2
-    assert f"{option} 2,1:99999999999:1 asks for 100,000,000,000 numbers" in done.err
+    assert f"{option} 2,1:99999999999:1 asks for more than 10,000 numbers" in done.err
 
 
 def test_a_grid_is_needed_unless_one_is_suggested(cli: Cli, table: Path) -> None:
@@ -135,7 +130,6 @@ def test_what_comes_next_can_be_typed(cli: Cli, table: Path) -> None:
     assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
     done = cli("sweep", "factor.zarr", "--k", 2, "--h", "3,5", "--solver", "exact")
     said = done.words()
-    assert "To begin with:" in said
     assert f"kmufs-stream select {table} --k 2 --h 5 --solver exact --factor factor.zarr" in said
     refused = cli("select", "factor.zarr", "--k", 2, "--h", 5)
     assert refused.code == 2
@@ -149,13 +143,11 @@ def test_rows_that_lie_in_no_one_store_are_told_of(cli: Cli, table: Path) -> Non
     assert cli("update", "data.factor.zarr", "--with", "more.zarr", "--out", "all.zarr").code == 0
     assert cli("info", "all.zarr", "--json").json()["source"] == "data.zarr, then more.zarr"
     done = cli("sweep", "all.zarr", "--k", 2, "--h", 4, "--solver", "exact")
-    assert "Next" not in done.out
-    told = "Give select a store that holds the rows of data.zarr, then more.zarr: "
-    assert f"{told}--k 2 --h 4 --solver exact --factor all.zarr" in done.out
+    assert "DATA has to hold the rows of data.zarr, then more.zarr" in done.out
+    assert done.out.endswith("select DATA --k 2 --h 4 --solver exact --factor all.zarr\n")
     shutil.move(table, "moved.zarr")
     done = cli("sweep", "data.factor.zarr", "--k", 2, "--h", 4)
-    assert "Next" not in done.out
-    assert "holds the rows of data.zarr: " in done.out
+    assert "DATA has to hold the rows of data.zarr\n" in done.out
     rows = [zarr.open_array(x, mode="r")[:] for x in ("moved.zarr", "more.zarr")]
     zarr.create_array("both.zarr", data=np.concatenate(rows), chunks=(50, 12))
     assert cli("select", "both.zarr", "--k", 2, "--h", 4, "--factor", "all.zarr").code == 0
@@ -167,8 +159,6 @@ def test_what_comes_next_leaves_features_out(cli: Cli, table: Path) -> None:
     done = cli(*asked, f"3,{features - 1},{features}")
     assert f"kmufs-stream select {table} --k 2 --h {features - 1}" in done.words()
     assert "Next" not in cli(*asked, features).out
-    done = cli("decompose", table, "--k", 3)
-    assert int(done.out.split("--h ")[1].split()[0]) < features, done
 
 
 def test_a_csv_that_cannot_be_is_refused_before_anything_is_read(cli: Cli, table: Path) -> None:
@@ -181,7 +171,6 @@ def test_the_spectrum_is_asked_without_numbers_of_features(cli: Cli, table: Path
     done = cli("sweep", table, "--suggest-k")
     assert done.code == 0
     assert "noise edge" in done.out
-    assert "Of k clear clusters the k-th component is noise" in done.words()
     assert cli("sweep", table, "--k", 3).code == 2
 
 
@@ -197,7 +186,7 @@ def test_what_is_proposed_does_not_follow_what_is_explained_mechanically(
     zarr.save_array("few.zarr", few_telling(800, 60, 4, 12))
 
     def said(*asked: object, data: str = "few.zarr") -> str:
-        return cli("sweep", data, *asked).words().partition("To begin with")[2]
+        return cli("sweep", data, *asked).words().partition("Next: ")[2]
 
     # Most is explained of the smallest k, by the most features, and by css.
     assert " --k 4 --h 8 " in said("--k", "2,4", "--h", "8,40", "--solver", "exact")
@@ -207,5 +196,5 @@ def test_what_is_proposed_does_not_follow_what_is_explained_mechanically(
     zarr.save_array("none.zarr", np.random.default_rng(1).normal(size=(400, 30)))
     none = said("--k", "2,4", "--h", "5,9", "--solver", "exact", data="none.zarr")
     assert " --k 2 --h 5 " in none
-    one = cli("sweep", "none.zarr", "--k", 2, "--h", 5, "--solver", "exact").words()
-    assert "there may be no clusters. Next: kmufs-stream select none.zarr" in one
+    one = cli("sweep", "none.zarr", "--k", 2, "--h", 5, "--solver", "exact", "--suggest-k").words()
+    assert "so there may be no clusters" in one

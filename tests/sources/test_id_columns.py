@@ -86,7 +86,7 @@ def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
     select(tmp_path / "out.zarr", 3, 3, out=tmp_path / "chosen.zarr")
     with pytest.raises(RequestError) as caught:
         evaluate(tmp_path / "chosen.zarr", labels="group", data=tmp_path / "out.zarr")
-    assert "converted again with `coordinates`" in caught.value.remedy
+    assert "by convert with `coordinates`" in caught.value.remedy
     select(tmp_path / "out.zarr", 3, 3, keep="group", out=tmp_path / "with.zarr")
     with pytest.raises(RequestError, match="'group' is one of the features") as caught:
         evaluate(tmp_path / "with.zarr", labels="group")

@@ -55,6 +55,5 @@ def apply(
     next_commands.show_next(
         next_commands.command(
             "evaluate", output, labels=done.likely_classes[:1], storage_option=table.storage_option
-        ),
-        next_commands.open_in_python(output, table.storage_options()),
+        )
     )

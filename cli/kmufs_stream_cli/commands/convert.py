@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from kmufs_stream.errors import counted
+from kmufs_stream.errors import counted, first_few
 from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.groups import Group, section
 from kmufs_stream_cli.wording import as_typed
@@ -76,13 +75,14 @@ def convert(
         return
     sizes = ", ".join(f"{dim} {size:,}" for dim, size in done.sizes.items())
     show.line(f"Converted {source}: {sizes}.", "bold")
-    facts = [("coordinates", _renamed(done.columns))] if done.columns else []
+    facts = [("coordinates", ", ".join(done.columns))] if done.columns else []
     if done.features:
-        facts.append(("features", show.few(done.features)))
+        facts.append(("features", first_few(done.features)))
     missing = done.missing or {}
     parts = missing.get("features", 0) > missing.get("features_without_any", 0)
     if missing.get("values"):
-        facts.append(("missing", _missing(missing, parts=parts)))
+        numbers, *where = (counted(missing[n], n) for n in ("values", "features", "samples"))
+        facts.append(("missing", f"{numbers}, in {' and '.join(where)}"))
     facts += [("note", note) for note in notes]
     show.facts([*facts, *show.took(summary), ("output", summary["output"])])
     if done.format == "netcdf" and not done.tables:
@@ -97,19 +97,3 @@ def convert(
         missing="mean" if parts else None,
         storage_option=addresses.storage_option,
     )
-
-
-def _missing(missing: Mapping[str, int], *, parts: bool) -> str:
-    """Say how much is missing, and what can be done about it."""
-    empty = missing["features_without_any"]
-    numbers, features, samples = (counted(missing[n], n) for n in ("values", "features", "samples"))
-    said = f"{numbers}, in {features} and {samples}"
-    if empty:
-        said += f"; {empty:,} of the features have no value at all, and are left out anyway"
-    return said + "; say --missing mean, drop-features or drop-samples" * parts
-
-
-def _renamed(columns: Mapping[str, str]) -> str:
-    """Name coordinates, with the names of their columns where these differ."""
-    said = (c if c == column else f"{c} (column {column!r})" for c, column in columns.items())
-    return ", ".join(said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kmufs_stream_cli import next_commands, options, show
@@ -50,19 +49,7 @@ def decompose(
     if screen.printed(summary):
         return
     show_factor(factor, summary)
-    again = next_commands.command(
-        "select",
-        data,
-        factor=target,
-        k=k,
-        h=next_commands.fewer(summary["usable"]),
-        **table.reading(),
-        memory=resources.memory,
-        threads=resources.threads,
-    )
-    note = f"h is an example: up to {summary['usable']:,} can be chosen"
-    many = next_commands.sweep(target, factor.k, table.storage_option)
-    next_commands.show_next(again, many, note=note)
+    next_commands.show_next(next_commands.sweep(target, factor.k, table.storage_option))
 
 
 def summary_of(factor: Factor, out: str, seconds: float) -> dict[str, Any]:
@@ -88,33 +75,22 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
     show.line()
     _show_spectrum(factor)
     show.line()
-    why = "2 k + 1, so that larger k, and where the spectrum falls, can be looked at too"
-    if summary["components"] == summary["usable"]:
-        why = "one for each usable feature: there are no more"
-    show.facts(
-        [
-            ("components", why),
-            ("rank", f"{summary['rank']:,}: select takes --k up to this"),
-            *show.unsettled(factor),
-            ("excluded", show.excluded(factor)),
-            ("reads", str(summary["passes"])),
-            *show.took(summary),
-            ("output", summary["output"]),
-        ],
-    )
+    rows = [
+        ("rank", f"{summary['rank']:,}: select takes --k up to this"),
+        *show.doubts(factor),
+        ("reads", str(summary["passes"])),
+        *show.took(summary),
+        ("output", summary["output"]),
+    ]
+    show.facts(rows)
 
 
 def _show_spectrum(factor: Factor) -> None:
-    values = factor.eigenvalues[:SPECTRUM]
-    columns = [("component", True), ("singular value", True), ("of variance", True), ("", False)]
-    rows = [
-        (
-            str(number),
-            f"{singular:.6g}",
-            f"{value / len(factor.components):.2%}",
-            "#" * round(BAR * value / values[0]),
-        )
-        for number, singular, value in zip(count(1), factor.singular_values, values)
+    values, singular = factor.eigenvalues[:SPECTRUM], factor.singular_values[:SPECTRUM]
+    columns = [
+        ("component", range(1, len(values) + 1)),
+        ("singular value", [f"{value:.6g}" for value in singular]),
+        ("of variance", [f"{value / len(factor.components):.2%}" for value in values]),
+        ("", ["#" * round(BAR * value / values[0]) for value in values]),
     ]
-    show.table(columns, rows)
-    show.more(len(factor.singular_values) - len(rows))
+    show.table(columns, len(factor.singular_values) - len(values))

@@ -8,24 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kmufs_stream import RequestError
-from kmufs_stream.errors import counted
+from kmufs_stream.errors import counted, first_few
 from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.groups import Group, section
 
 if TYPE_CHECKING:
     from kmufs_stream import Evaluation
 
-SHOWN = 10  # features
+SHOWN = 5  # features
 COMPARED = {  # measures of a row of a table, and how they are written
     "accuracy": ("accuracy", "{:.2%}"),
     "NMI": ("nmi", "{:.4f}"),
     "cost ratio": ("cost_ratio", "{:.4f}"),
     "|correlation|": ("mean_correlation", "{:.4f}"),
 }
-ACCURACY = "of the samples are in the cluster that is matched with their class"
-NMI = "0 if the clusters tell nothing of the classes, 1 if they are the same"
-COST_RATIO = "of K-means on the chosen features, counted on all; 1 = as good as K-means on all"
-
 kmeans = section("K-means")
 
 
@@ -100,81 +96,38 @@ def evaluate(
     summaries = [found.summary() for found in every]
     if screen.printed(summaries[0] if len(every) == 1 else {"evaluations": summaries}):
         return
-    asked = {"labels": labels, **measuring.typed(), "data": data, **table.typed()}
     if len(every) == 1:
         _show(every[0], labels)
-        next_commands.show_next(*_next(every[0], results[0], asked))
-        return
-    _compare(results, summaries)
-    if labels is None:
-        next_commands.show_next(*_next_comparison(every, results, asked))
+    else:
+        _compare(results, summaries)
+    if all(found.made_of is not None for found in every):
+        next_commands.show_next(next_commands.report(*results, stores=table.storage_option))
 
 
 def _refuse_unused(table: options.Store) -> None:
     """Refuse options of --data where it is not given: nobody would look at them."""
-    unused = table.typed().keys() - {"storage_option"}
+    unused = [name for name in table.typed() if name != "storage_option"]
     if unused:
-        option = min(f"--{name.replace('_', '-')}" for name in unused)
+        option = f"--{unused[0].replace('_', '-')}"
         raise RequestError(
             "bad_option",
-            f"{option} tells how to open --data, and no --data is given: RESULT is judged by all "
-            "its samples.",
+            f"{option} tells how to open --data, and no --data is given.",
             f"Leave {option} out, or give the table that RESULT was made from as --data.",
         )
 
 
 def _compare(results: list[str], summaries: list[dict[str, Any]]) -> None:
     """Show a row for each result, without measures that none of them has."""
-    shown = {
-        name: (key, text)
-        for name, (key, text) in COMPARED.items()
-        if any(summary[key] is not None for summary in summaries)
-    }
-    columns = [("solver", False), ("k", True), ("h", True), *((name, True) for name in shown)]
-    rows = []
-    for result, summary in zip(results, summaries, strict=True):
-        values = [(summary[key], text) for key, text in shown.values()]
-        measures = ["-" if value is None else text.format(value) for value, text in values]
-        row = [summary["solver"] or "-", str(summary["k"]), str(summary["h"]), *measures, result]
-        rows.append(row)
-    show.table([*columns, ("result", False)], rows)
-    show.line()
-    if "accuracy" in shown:
-        show.line(f"  accuracy: share {ACCURACY}")
-        show.line(f"  NMI: {NMI}")
-    else:
-        whole = "" if "cost ratio" in shown else "; --data DATA with K-means on all features"
-        show.line(f"  --labels VAR compares with known classes{whole}")
-    if "cost ratio" in shown:
-        show.line(f"  cost ratio: {COST_RATIO}")
-    show.line("  |correlation|: mean, of two chosen features; 1 if all say the same")
-
-
-def _next_comparison(
-    every: list[Evaluation], results: list[str], asked: dict[str, Any]
-) -> list[str]:
-    """Compare again by classes that the samples seem to have, or else on all features."""
-    described = set.intersection(*(set(found.described_by) for found in every))
-    likely = [name for name in every[0].likely_classes if name in described]
-    made_of, *others = {found.made_of or "" for found in every}
-    if likely:
-        asked = {**asked, "labels": likely[0]}
-    elif asked["data"] is None and not others and next_commands.can_be_typed(made_of):
-        asked = {**asked, "data": made_of}
-    else:
-        return []
-    return [next_commands.command("evaluate", results, **asked)]
-
-
-def _next(found: Evaluation, result: str, asked: dict[str, Any]) -> list[str]:
-    """Draw a selection; judge it again with its data, if they are still there."""
-    if found.made_of is None:
-        return []
-    commands = next_commands.report(result, asked.get("storage_option"))
-    if asked["data"] is None and next_commands.can_be_typed(found.made_of):
-        again = {**asked, "data": found.made_of}
-        commands.append(next_commands.command("evaluate", result, **again))
-    return commands
+    columns: list[tuple[str, list[Any]]] = [
+        ("solver", [summary["solver"] or "-" for summary in summaries]),
+        ("k", [summary["k"] for summary in summaries]),
+        ("h", [summary["h"] for summary in summaries]),
+    ]
+    for name, (key, form) in COMPARED.items():
+        values = [summary[key] for summary in summaries]
+        if any(value is not None for value in values):
+            columns.append((name, ["-" if v is None else form.format(v) for v in values]))
+    show.table([*columns, ("result", results)])
 
 
 def _show(found: Evaluation, labels: str | None) -> None:
@@ -185,76 +138,55 @@ def _show(found: Evaluation, labels: str | None) -> None:
         "bold",
     )
     show.line()
-    show.facts([_labels(found, labels), *_measures(found, summary)])
-    show.line()
-    show.line("The share of a feature's variance that lies between the clusters:")
+    show.facts([("labels", _labels(found, labels)), *_measures(found, summary)])
     show.line()
     best = (-found.between).argsort(kind="stable")[:SHOWN]
-    columns = [
+    columns: list[tuple[str, Any]] = [
         ("feature", found.selected[best]),
         ("between", [f"{share:.2%}" for share in found.between[best]]),
     ]
-    show.features(columns, found.names, best, summary["h"])
+    if found.names is not None:
+        columns.append(("label", [found.names[i] for i in best]))
+    show.table(columns, summary["h"] - len(best))
 
 
-def _labels(found: Evaluation, labels: str | None) -> tuple[str, str]:
-    """Say which classes were compared with, or which could be."""
-    if found.agreement is not None:
-        classes = counted(found.agreement.classes, "classes")
-        return "labels", f"{labels}: {classes} of {counted(found.agreement.samples, 'samples')}"
+def _labels(found: Evaluation, labels: str | None) -> str:
+    """Say which classes were compared with, and how well they agree; or which could be."""
+    if (agreement := found.agreement) is not None:
+        return (
+            f"{labels}, {counted(agreement.classes, 'classes')} of "
+            f"{counted(agreement.samples, 'samples')}: accuracy {agreement.accuracy:.2%}, "
+            f"NMI {agreement.nmi:.4f}, ARI {agreement.ari:.4f}"
+        )
     said = "none given: --labels VAR compares with known classes"
     if found.described_by:
-        said += f"; the samples have {show.few(found.described_by)}"
-    return "labels", said
+        said += f"; the samples have {first_few(found.described_by)}"
+    return said
 
 
 def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = []
-    if summary["accuracy"] is not None:
-        rows += [
-            ("accuracy", f"{summary['accuracy']:.2%} {ACCURACY}"),
-            ("NMI", f"{summary['nmi']:.4f}: {NMI}"),
-            ("ARI", f"{summary['ari']:.4f}: 0 as by chance, 1 if they are the same"),
-        ]
-    rows += [
-        ("cost ratio", _cost_ratio(found, summary)),
+    ratio = "not known of what apply wrote: it has no means of the features left out"
+    if summary["cost_ratio"] is not None:
+        ratio = f"{summary['cost_ratio']:.4f}, 1 = as good as K-means on all features"
+    elif found.made_of is not None:
+        ratio = f"needs the table that was selected from: --data {found.made_of}"
+    converged = "converged" if summary["converged"] else "NOT CONVERGED"
+    rows = [
+        ("cost ratio", ratio),
         ("cost", f"{summary['cost']:.2%} of the chosen features' variance is within clusters"),
         (
             "redundancy",
             f"mean |correlation| {summary['mean_correlation']:.4f}; effective rank "
-            f"{summary['effective_rank']:.1f}: the {summary['h']:,} are worth "
-            f"{summary['effective_rank']:.1f} uncorrelated ones",
+            f"{summary['effective_rank']:.1f}",
         ),
         ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
-        ("K-means", _ending(summary)),
+        (
+            "K-means",
+            f"best of {counted(summary['starts'], 'starts')}, {converged} after "
+            f"{summary['iterations']:,} iterations",
+        ),
     ]
-    if summary["missing_values"]:
-        rows.append(
-            ("missing", f"means stand in for {counted(summary['missing_values'], 'values')}")
-        )
-    if summary["concessions"]:
-        rows.append(("to fit", "; ".join(summary["concessions"])))
+    if missing := summary["missing_values"]:
+        rows.append(("missing", f"means stand in for {counted(missing, 'values')}"))
+    rows += [("to fit", concession) for concession in summary["concessions"]]
     return rows + show.took(summary)
-
-
-def _cost_ratio(found: Evaluation, summary: dict[str, Any]) -> str:
-    if summary["cost_ratio"] is not None:
-        ratio = f"{summary['cost_ratio']:.4f}"
-        return (
-            f"{ratio}, 1 = as good as K-means on all features: of their variance "
-            f"{summary['full_cost']:.2%} is within these clusters, "
-            f"{summary['best_full_cost']:.2%} within those of K-means on all"
-            + ("; that found worse ones" if float(ratio) < 1 else "")
-        )
-    if found.made_of is None:
-        return "not known of what apply wrote: it has no means of the features left out"
-    return f"needs the table that was selected from: --data {found.made_of}"
-
-
-def _ending(summary: dict[str, Any]) -> str:
-    how = {"scikit-learn": "in memory", "lloyd": "by full Lloyd steps, a read each"}
-    converged = "converged" if summary["converged"] else "NOT CONVERGED"
-    return (
-        f"best of {summary['starts']:,} starts, {how[summary['method']]}; {converged} after "
-        f"{summary['iterations']:,} iterations"
-    )

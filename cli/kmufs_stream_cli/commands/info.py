@@ -37,7 +37,7 @@ def info(
             show.line()
             show.line(heading, "bold")
             show.facts(_facts(found, heading))
-    next_commands.show_next(*_next(found, addresses.storage_option))
+    next_commands.show_next(_next(found, addresses.storage_option))
 
 
 def _origin(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -75,16 +75,15 @@ def _array(array: Mapping[str, Any]) -> str:
     return f"{' x '.join(map(str, array['shape'])) or 'scalar'} {kind}"
 
 
-def _next(found: dict[str, Any], stores: list[str] | None) -> list[str]:
+def _next(found: dict[str, Any], stores: list[str] | None) -> str | None:
     """Say what can be done with it."""
     path, made = found["path"], found["command"]
     if found["format_version"] != found["reads"]:
-        return []
+        return None
     if found["kind"] == "selection":
-        return next_commands.report(path, stores)
-    if found["kind"] == "checkpoint":
-        resumed = made if made is None or RESUME in shlex.split(made) else f"{made} {RESUME}"
-        return [] if resumed is None else [resumed]
+        return next_commands.report(path, stores=stores)
     if found["kind"] == "factor":
-        return [next_commands.sweep(path, found["shape"]["k"], stores)]
-    return [next_commands.command("evaluate", path, storage_option=stores)]
+        return next_commands.sweep(path, found["shape"]["k"], stores)
+    if found["kind"] == "application":
+        return next_commands.command("evaluate", path, storage_option=stores)
+    return made if made is None or RESUME in shlex.split(made) else f"{made} {RESUME}"

@@ -53,8 +53,7 @@ def rechunk(
     (n, p), before, after = done.shape, done.chunks_before, done.chunks
     show.line(f"Wrote {n:,} samples x {p:,} features in other chunks.", "bold")
     rows = [
-        ("before", f"{before[0]:,} x {before[1]:,}"),
-        ("now", f"{after[0]:,} x {after[1]:,}"),
+        ("chunks", f"{before[0]:,} x {before[1]:,} before, {after[0]:,} x {after[1]:,} now"),
         *show.took(summary),
         ("output", summary["output"]),
     ]

@@ -9,14 +9,13 @@ import typer
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.commands.plan import plan_facts
-from kmufs_stream_cli.storage_options import parsed
 from kmufs_stream_cli.typed import typed
 from kmufs_stream_cli.wording import as_typed
 
 if TYPE_CHECKING:
     from kmufs_stream import Event, Matrix, Selection
 
-BEST = 10
+BEST = 5  # features that are shown
 WELL_KNOWN = 0.01  # an error of a score
 
 
@@ -109,50 +108,37 @@ def show_selection(result: Selection, stores: list[str] | None = None) -> None:
     )
     show.line()
     best = result.ranks.argsort()[:BEST]
-    columns = [
+    columns: list[tuple[str, Any]] = [
         ("rank", result.ranks[best]),
         ("feature", result.selected[best]),
         ("score", [f"{score:.4f}" for score in result.scores[best]]),
     ]
-    show.features(columns, result.labels, best, result.h)
-    show.line()
-    show.line(f"  score: the share of its variance in the {result.k} leading components")
+    if result.labels is not None:
+        columns.append(("label", [result.labels[i] for i in best]))
+    show.table(columns, result.h - len(best))
     show.line()
     show.facts(_outcome(result, summary))
-    if summary["output"] is not None:
-        _show_next(result, summary["output"], stores)
-
-
-def _show_next(result: Selection, output: str, stores: list[str] | None) -> None:
-    likely, others = result.likely_classes[:1], result.likely_classes[1:]
-    evaluate = next_commands.command(
-        "evaluate",
-        output,
-        labels=likely,
-        data=None if result.self_contained else result.matrix.source,
-        storage_option=stores,
-    )
-    note = f"{likely[0]} looks like classes; so may {', '.join(others)}" if others else ""
-    in_python = next_commands.open_in_python(output, parsed(stores or []))
-    next_commands.show_next(evaluate, *next_commands.report(output, stores), in_python, note=note)
+    if (output := summary["output"]) is not None:
+        judge = next_commands.command(
+            "evaluate",
+            output,
+            labels=result.likely_classes[:1],
+            data=None if result.self_contained else result.matrix.source,
+            storage_option=stores,
+        )
+        next_commands.show_next(judge)
 
 
 def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    share = result.objective / result.optimum
     rows = [
-        (
-            "objective",
-            f"{result.objective:.6g}, the sum of the scores: "
-            f"{result.objective / result.optimum:.2%} of the optimum "
-            f"{result.optimum:.6g}; more is not better clusters",
-        ),
+        ("objective", f"{result.objective:.6g}, {share:.2%} of the optimum {result.optimum:.6g}"),
         ("solver", f"{result.solver}: {_ending(result)}"),
-        *show.unsettled(result.factor),
+        *show.doubts(result.factor),
         *_doubts(result, summary),
-        ("excluded", show.excluded(result.factor)),
     ]
-    if result.matrix.hint is not None:
-        rows.append(("shape", as_typed(result.matrix.hint)))
-    rows += [("note", as_typed(note)) for note in result.notes]
+    notes = [result.matrix.hint, *result.notes]
+    rows += [("note", as_typed(note)) for note in notes if note is not None]
     if summary["samples_dropped"]:
         rows.append(("missing", f"{summary['samples_dropped']:,} samples left out"))
     elif summary["missing_values"]:
@@ -161,55 +147,46 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
         rows.append(("kept", f"{counted(len(result.kept), 'features')}, whatever their scores"))
     if result.matrix.transforms:
         rows.append(("values", "transformed by " + ", then ".join(result.matrix.transforms)))
-    if result.plan.concessions:
-        rows.append(("to fit", "; ".join(result.plan.concessions)))
-    reads = result.passes
-    rows.append(
-        ("reads", f"{reads} for the factor" if reads else "none for the factor: it was given")
-    )
+    rows += [("to fit", concession) for concession in result.plan.concessions]
+    rows += [("reads", f"{result.passes} for the factor"), *show.took(summary)]
     outputs = [("output", summary["output"]), ("anndata", summary["anndata_output"])]
-    return [*rows, *show.took(summary), *((what, path) for what, path in outputs if path)]
+    return rows + [(what, path) for what, path in outputs if path]
 
 
 def _ending(result: Selection) -> str:
     """Say how the solver came to its choice."""
-    solution = result.solution
-    if result.h == result.usable and solution.iterations == 0:
-        return "nothing to choose, all usable features are taken"
-    if solution.iterations == 0:
-        return "closed form"
+    iterations = result.solution.iterations
+    if iterations == 0:
+        return "all usable features are taken" if result.h == result.usable else "closed form"
     if result.greedy:
         return "one feature after another"
-    if solution.converged:
-        return f"converged after {solution.iterations} iterations"
-    more = f"; give --max-iter {2 * solution.iterations}, say"
-    return (
-        f"NOT CONVERGED after {solution.iterations} iterations, the chosen set was still changing"
-        + (more if result.solver == "admm" else "")
-    )
+    if result.solution.converged:
+        return f"converged after {iterations} iterations"
+    more = f"; give --max-iter {2 * iterations}, say" if result.solver == "admm" else ""
+    return f"NOT CONVERGED after {iterations} iterations{more}"
 
 
 def _doubts(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Say why not to trust the choice as it is, the gravest reason first."""
     rows = []
-    factor = result.factor
+    h, factor, tied = result.h, result.factor, summary["tied_components"]
     unasked = set(summary["at_noise"]).difference(summary["kept"])
     # Before all scores have settled, those above noise, if any, are known well enough.
     known = bool(summary["beyond_noise"]) and factor.score_error < WELL_KNOWN
-    if unasked and (factor.settled or known) and result.h < summary["usable"]:
+    if unasked and (factor.settled or known) and h < summary["usable"]:
         rows.append(("noise", _at_noise(summary)))
     if summary["near_copies"] and not result.greedy:
-        rows.append(("copies", _copies(summary)))
-    if result.tied_components is not None and factor.settled:
-        rows.append(_tied(result.k, **summary["tied_components"]))
+        copies = f"{len(summary['near_copies']):,} of the {h:,} are near copies of others of them"
+        rows.append(("copies", f"{copies}: compare with --solver consensus"))
+    if tied is not None and factor.settled and (tied["try_k"] or not tied["noise"]):
+        why = "lie in the noise" if tied["noise"] else f"differ by less than {tied['within']:.1g}"
+        said = f"eigenvalues {tied['first']} to {tied['last']} {why}: the scores are not unique"
+        instead = " or ".join(map(str, tied["try_k"]))
+        rows.append(("components", said + (f"; try --k {instead}" if instead else "")))
     if len(result.ambiguous):
-        rows.append(
-            (
-                "ambiguous",
-                f"{len(result.ambiguous):,} features score the same at the cutoff, to within "
-                f"{factor.score_error:.1g}; which of them are chosen is arbitrary",
-            )
-        )
+        said = f"{len(result.ambiguous):,} features score the same at the cutoff, to within "
+        which = f"{factor.score_error:.1g}; which of them are chosen is arbitrary"
+        rows.append(("ambiguous", said + which))
     return rows
 
 
@@ -217,49 +194,12 @@ def _at_noise(summary: dict[str, Any]) -> str:
     """Say that chosen features tell nothing, and what chooses others."""
     h, without, others = summary["h"], len(summary["at_noise"]), summary["beyond_noise"]
     if not others:
-        return (
-            f"none of the {summary['k']} components stands above what independent features show, "
-            "so neither does any feature: there may be no clusters; see sweep --suggest-k"
-        )
-    said = (
-        f"{without:,} of the {h:,} {'varies' if without == 1 else 'vary'} with the leading "
-        "components no more than independent noise would"
-    )
-    remedy, solver = "", summary["solver"]
-    if others < h:
-        said += f"; only {counted(others, 'features')} of {summary['usable']:,} vary more"
-        remedy = f" --h {others}"
-    if without > h - min(others, h) and solver != "exact":
-        said += f"; {solver} left out some that do"
-        remedy = " --solver exact" + remedy
-    # What consensus leaves out it may leave out for good: it does not maximise the objective.
-    begin = ": compare with" if solver == "consensus" else ": try"
-    return said + begin + remedy if remedy else said
-
-
-def _copies(summary: dict[str, Any]) -> str:
-    """Say that chosen features are nearly the same, and what chooses fewer such."""
-    copies, h = len(summary["near_copies"]), summary["h"]
-    said = f"{copies:,} of the {h:,} are near copies of others of them"
-    if summary["solver"] == "admm":
-        said += "; which, and how many, can hang on the last bits (order of rows, precision)"
-    return f"{said}: compare with --solver consensus, which usually takes fewer"
-
-
-def _tied(
-    k: int, *, first: int, last: int, within: float, noise: bool, try_k: list[int]
-) -> tuple[str, str]:
-    """Say that components cannot be told apart, and what follows from it."""
-    instead = " or ".join(map(str, try_k))
-    which = f"eigenvalues {first} to {last}"
-    if noise:
-        usual = ", as the k-th of k separate clusters does" if first > 1 else ""
-        return "components", (
-            f"{which} cannot be told apart; they lie in the noise{usual}"
-            + (f". Those above it speak for --k {instead}" if instead else "")
-        )
-    return "not unique", (
-        f"{which} differ by less than {within:.1g} from one to the next: the leading {k} "
-        "components, and so the scores, are not unique"
-        + (f"; try --k {instead}" if instead else "")
+        return "no component stands above it: there may be no clusters; see sweep --suggest-k"
+    instead = f" --h {others}" if others < h else ""
+    if without > h - min(others, h) and summary["solver"] != "exact":
+        instead = " --solver exact" + instead
+    return (
+        f"{without:,} of the {h:,} vary with the leading components no more than independent "
+        f"noise would; {others:,} of {summary['usable']:,} vary more"
+        + (f": compare with{instead}" if instead else "")
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -11,32 +13,12 @@ from kmufs_stream import RequestError, SolverName
 from kmufs_stream.errors import counted
 from kmufs_stream_cli import next_commands, options, show
 from kmufs_stream_cli.groups import Group, completed, section
-from kmufs_stream_cli.typed import read_by
 
 if TYPE_CHECKING:
     from kmufs_stream import Sweep
 
 BAR = 10  # letters of a full one
 ROWS = 40  # of the table on the screen; of more trials it shows one of each k and solver
-EXPLAINED = (
-    "of optimum     sum of the scores, over the most that any h have: not how good",
-    "               the clusters are",
-    "|correlation|  mean, of two of the h; 1 if all say the same",
-    "at noise       of the h, how many tell no more than independent noise would",
-    "explained      share of the k leading components that the h span: compare h",
-    "               with h, not k with k, nor solvers. Of k clear clusters the k-th",
-    "               component is noise: 100% less 1/k is then all there is",
-)
-RIGHT = {  # as tests/benchmarks/suggested.py finds
-    "agree": "mostly right on planted tables, seldom on real ones",
-    "differ": "seldom right, on planted tables or on real ones",
-    "gap only": "right on half of the planted tables, seldom on real ones",
-}
-BEGIN = (
-    "To begin with: the k next to the one that the spectrum suggests, or the smallest; consensus, "
-    "which usually finds clusters best, or the first solver; h at the knee, or the largest that "
-    "leaves features out, with none at noise if possible. "
-)
 MOST = 10_000  # numbers of a grid
 GRID = "N,N,... or FIRST:LAST:STEP"
 
@@ -115,148 +97,93 @@ def sweep(
     if screen.printed(found.summary()):
         return
     _show_trials(found, grid.csv)
+    facts = show.took(found.summary())
     if grid.suggest_k:
-        show.line()
-        show.line("Suggestion only: k from the spectrum")
-        show.facts(_suggested_k(found))
+        facts += _suggested_k(found)
     if grid.suggest_h:
-        show.line()
-        show.line("Suggestion only: h at the knee of what is explained")
-        for line in _suggested_h(found):
-            show.line(f"  {line}")
-    show.line()
-    written = [] if grid.csv is None else [("output", grid.csv)]
-    show.facts([*show.took(found.summary()), *written])
-    if found.proposal is None:
+        for (k, solver), h in found.suggested_h.items():
+            facts.append(("knee", f"k = {k}, {solver}: " + ("none" if h is None else f"h = {h}")))
+    if grid.csv is not None:
+        facts.append(("output", grid.csv))
+    if (proposal := found.proposal) is None:
+        show.facts(facts)
         return
-    if factor is None:
-        again = table.typed() | factoring.typed() | resources.typed()
-    else:
+    again = table.typed() | factoring.typed() | resources.typed()
+    if factor is not None:
         again = {"factor": data, "storage_option": table.storage_option}
-        again |= read_by(factor.origin.get("command", ""))
         data = factor.origin.get("source", "")
-    added_to = factor is not None and factor.added_to
-    there = next_commands.can_be_typed(data) and not added_to
-    _show_next(found, data, again, grid.csv, there=there)
+        if factor.added_to or not ("://" in data or Path(data).exists()):
+            facts.append(("data", f"DATA has to hold the rows of {data or 'the factor'}"))
+            data = "DATA"
+    show.facts(facts)
+    trial = {"k": proposal.k, "h": proposal.h, "solver": proposal.solver}
+    next_commands.show_next(next_commands.command("select", data, **trial, **again))
 
 
 def _numbers(option: str, text: str | None, suggested: bool) -> list[int] | None:
     """Parse numbers such as 5,10,20 or 10:50:10; None where they are to be suggested."""
-    if text is None:
-        if suggested:
-            return None
-        raise RequestError(
-            "bad_option",
-            f"{option} is not given.",
-            f"Give {option} {GRID}, or --suggest-{option[2:]}.",
-        )
-    ranges: list[range] = []
+    if text is None and suggested:
+        return None
     try:
-        for part in text.split(","):
-            first, *rest = (int(word) for word in part.split(":"))
-            last, step = [*rest, 1][:2] if rest else (first, 1)
-            if len(rest) > 2 or step < 1 or last < first:
-                raise ValueError
-            ranges.append(range(first, last + 1, step))
-    except ValueError:
-        raise RequestError(
-            "bad_option", f"{option} {text!r} is no list of whole numbers.", f"Write it {GRID}."
-        ) from None
-    many = sum((numbers.stop - numbers.start - 1) // numbers.step + 1 for numbers in ranges)
-    if many > MOST:
+        ranges = [_range(*map(int, part.split(":"))) for part in str(text or "").split(",")]
+    except (TypeError, ValueError):
         raise RequestError(
             "bad_option",
-            f"{option} {text} asks for {many:,} numbers; {MOST:,} are the most.",
+            f"{option} is not given." if text is None else f"{option} {text!r} is no such list.",
+            f"Give {option} {GRID}, or --suggest-{option[2:]}.",
+        ) from None
+    numbers = list(islice(chain(*ranges), MOST + 1))
+    if len(numbers) > MOST:
+        raise RequestError(
+            "bad_option",
+            f"{option} {text} asks for more than {MOST:,} numbers.",
             "Give a larger STEP, or fewer numbers.",
         )
-    return [number for numbers in ranges for number in numbers]
+    return numbers
+
+
+def _range(first: int, last: int | None = None, step: int = 1) -> range:
+    last = first if last is None else last
+    if step < 1 or last < first:
+        raise ValueError
+    return range(first, last + 1, step)
 
 
 def _show_trials(found: Sweep, csv: str | None) -> None:
-    selections, reads = counted(len(found.trials), "selections"), found.passes or "none"
-    show.line(f"{selections} in {found.seconds:.2f} s; reads of the data: {reads}.", "bold")
-    show.line()
-    columns = [("k", True), ("solver", False), ("h", True), ("of optimum", True)]
-    columns += [("|correlation|", True), ("at noise", True), ("explained", True), ("", False)]
     trials = found.proposals if len(found.trials) > ROWS else found.trials
-    rows = [
-        (
-            str(t.k),
-            t.solver,
-            str(t.h),
-            f"{t.objective / t.optimum:.2%}",
-            f"{t.mean_correlation:.4f}",
-            str(t.at_noise),
-            f"{t.explained:.2%}",
-            "#" * round(BAR * t.explained) + ("" if t.converged else " not converged"),
-        )
-        for t in trials
+    bars = ["#" * round(BAR * t.explained) + " not converged" * (not t.converged) for t in trials]
+    columns: list[tuple[str, Any]] = [
+        ("k", [t.k for t in trials]),
+        ("solver", [t.solver for t in trials]),
+        ("h", [t.h for t in trials]),
+        ("of optimum", [f"{t.objective / t.optimum:.2%}" for t in trials]),
+        ("|correlation|", [f"{t.mean_correlation:.4f}" for t in trials]),
+        ("at noise", [t.at_noise for t in trials]),
+        ("explained", [f"{t.explained:.2%}" for t in trials]),
+        ("", bars),
     ]
-    show.table(columns, rows)
+    selections, reads = counted(len(found.trials), "selections"), found.passes or "none"
+    show.line(f"{selections}; reads of the data: {reads}.", "bold")
+    show.line()
+    show.table(columns)
     if len(trials) < len(found.trials):
         fewer = f"  one h of each k and solver, of {len(found.trials):,} selections; all of them: "
         show.line(fewer + (csv or "--csv FILE or --json"))
     show.line()
-    for said in EXPLAINED:
-        show.line(f"  {said}")
 
 
 def _suggested_k(found: Sweep) -> list[tuple[str, str]]:
-    """Say which k is suggested, by which two signs, and how often such a suggestion is right."""
+    """Say which k the spectrum suggests, and by which two signs."""
     k = found.suggested_k
-    above = (
-        f"{k.above_noise:,} of {k.components:,} components are above {k.noise_edge:.4g}, where "
-        "independent features end"
-    )
-    if k.k is None:
-        none = "none: no component stands above noise, so there may be no clusters"
-        return [("suggested", none), ("noise edge", above)]
-    if k.by == "widest gap":
-        return [
-            ("suggested", f"k = {k.k}, one more than the components before the widest gap"),
-            ("noise edge", f"{above}: too many to tell clusters from the rest"),
-            ("widest gap", f"k = {k.widest_gap}, the only sign there is"),
-            ("how sure", RIGHT["gap only"]),
-        ]
-    agreed = k.k == k.widest_gap
-    other = "agrees" if agreed else "does not agree: try both, and those between"
+    said = "none: no component stands above noise, so there may be no clusters"
+    if k.k is not None:
+        said = f"k = {k.k}, by the {k.by}; often wrong, so try others too"
     return [
-        ("suggested", f"k = {k.k}, one more than the components above the noise edge"),
-        ("noise edge", above),
-        ("widest gap", f"k = {k.widest_gap}: {other}"),
-        ("how sure", RIGHT["agree" if agreed else "differ"]),
+        ("suggested", said),
+        (
+            "noise edge",
+            f"{k.above_noise:,} of {k.components:,} components are above {k.noise_edge:.4g}, where "
+            "independent features end",
+        ),
+        ("widest gap", f"k = {k.widest_gap}"),
     ]
-
-
-def _suggested_h(found: Sweep) -> list[str]:
-    """Say for each k and solver which h is at the knee."""
-    at_noise = {(t.k, t.solver, t.h): t.at_noise for t in found.trials}
-    lines = []
-    for (k, solver), h in found.suggested_h.items():
-        said = "no knee" if h is None else f"h = {h}"
-        if h is not None and at_noise[k, solver, h]:
-            said += f", of which {at_noise[k, solver, h]:,} at noise"
-        lines.append(f"k = {k}, {solver}: {said}")
-    return lines
-
-
-def _show_next(
-    found: Sweep, data: str, more: dict[str, object], csv: str | None, *, there: bool
-) -> None:
-    """Show how to write a trial from data, if they are ``there`` still, with ``more`` options."""
-    proposal = found.proposal
-    assert proposal is not None
-    why = BEGIN if len(found.trials) > 1 else ""
-    if found.suggested_k.k is None:
-        why = f"No component stands above noise, so there may be no clusters. {why}"
-    trial = {"k": proposal.k, "h": proposal.h, "solver": proposal.solver}
-    show.line()
-    if there:
-        show.prose(why.strip() or "The next command writes it.")
-        drawn = [] if csv is None else next_commands.report(csv)
-        again = next_commands.command("select", data, **trial, **more)
-        next_commands.show_next(again, *drawn)
-        return
-    held = f"the rows of {data}" if data else "the rows that it was made of"
-    asked = next_commands.command("select", "", **trial, **more).partition(" '' ")[2]
-    show.prose(f"{why}Give select a store that holds {held}: {asked}")
