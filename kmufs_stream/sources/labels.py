@@ -20,7 +20,7 @@ RUNS, RUN_ROWS = 8, 4096  # by which a coordinate is judged
 FEW = 50  # different values
 BESIDE = Text(
     " Variables beside the data are found where the table itself is given, as {data}; a feature "
-    "becomes one where it is converted again with {coordinates}."
+    "becomes one by convert with {coordinates}."
 )
 
 
