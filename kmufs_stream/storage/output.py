@@ -139,25 +139,20 @@ def _check_apart(
     what: str = "the input {}",
 ) -> None:
     for place in others:
-        how = _overlap(out, place)
-        if how is not None:
+        if _overlap(out, place):
             raise RequestError(
                 code,
-                f"The output {name_of(out)} {how} {what.format(name_of(place))}.",
+                f"The output {name_of(out)} overlaps {what.format(name_of(place))}.",
                 Text("Choose another {}.", Option(parameter)),
             )
 
 
-def _overlap(out: Place, other: Place) -> str | None:
-    """Say how one place contains or equals the other; None where it does not."""
+def _overlap(out: Place, other: Place) -> bool:
+    """Whether two places are the same, or one lies inside the other."""
     ours, theirs = comparable_path(out), comparable_path(other)
     if ours is None or theirs is None:
-        return "is" if out == other else None
-    if ours == theirs:
-        return "is"
-    if theirs in ours.parents:
-        return "lies inside"
-    return "holds" if ours in theirs.parents else None
+        return out == other
+    return ours.is_relative_to(theirs) or theirs.is_relative_to(ours)
 
 
 @contextlib.contextmanager

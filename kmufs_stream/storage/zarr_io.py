@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import xarray as xr
@@ -29,16 +29,12 @@ def quietly() -> Iterator[None]:
 
 
 def open_decoded(store: Store, **options: Any) -> xr.Dataset:
-    """Open a stored dataset with xarray; times that it cannot decode stay as stored.
+    """Open a stored dataset with xarray; see :func:`decoded`.
 
     In a result, all variables but the table become coordinates.
     """
     with quietly():
-        try:
-            opened: xr.Dataset = xr.open_zarr(store, **options)
-        except ValueError:
-            opened = xr.open_zarr(store, decode_times=False, **options)
-    return with_coordinates(opened)
+        return with_coordinates(decoded(store, xr.open_zarr, **options))
 
 
 def with_coordinates(root: xr.Dataset) -> xr.Dataset:
@@ -57,13 +53,14 @@ def with_coordinates(root: xr.Dataset) -> xr.Dataset:
     return root.set_coords([name for name in root.data_vars if name != table])
 
 
-def decoded(frame: xr.Dataset) -> xr.Dataset:
-    """Decode an encoded dataset; times that xarray cannot decode stay as stored.
+def decoded(
+    encoded: xr.Dataset | Store, decode: Callable[..., xr.Dataset] = xr.decode_cf, **options: Any
+) -> xr.Dataset:
+    """Decode a dataset; times that xarray cannot decode stay as stored.
 
     These are years beyond 2262 without cftime, and unknown units.
     """
     try:
-        found: xr.Dataset = xr.decode_cf(frame)
+        return decode(encoded, **options)
     except ValueError:
-        found = xr.decode_cf(frame, decode_times=False)
-    return found
+        return decode(encoded, decode_times=False, **options)

@@ -214,23 +214,19 @@ class SavedPass:
     def find(self, tree: Tree) -> list[Node]:
         """Return the nodes to start from; remove files that are damaged or superfluous."""
         with store_errors(self.folder):
-            intact = list(self._intact_nodes())
-        self._kept = set(intact)
-        highest = tree.highest(intact)
+            files: list[Any] = [*self.folder.glob("*.state")]
+            for path in sorted(files, key=str):
+                if _kernel_of(path) == self.kernel:
+                    level, _, index = path.stem.partition("-")
+                    self._kept.add(Node(int(level), int(index)))
+                else:
+                    path.unlink()
+                    said = "is damaged, or of another machine: its rows are read again"
+                    self.tell(f"{path} {said}")
+        highest = tree.highest(self._kept)
         for node in highest:
             self.keep(node)
         return highest
-
-    def _intact_nodes(self) -> Iterator[Node]:
-        files: list[Any] = [*self.folder.glob("*.state")]
-        for path in sorted(files, key=str):
-            level, _, index = path.stem.partition("-")
-            if _kernel_of(path) == self.kernel:
-                yield Node(int(level), int(index))
-            else:
-                path.unlink()
-                said = "is damaged, or of another machine: its rows are read again"
-                self.tell(f"{path} {said}")
 
     def missing(self, nodes: Iterable[Node]) -> list[Node]:
         """Return the nodes that are not saved yet, for saving now."""

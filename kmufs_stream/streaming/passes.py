@@ -6,7 +6,7 @@ import operator
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic
 
 from kmufs_stream.events import SILENT, Advanced, Progress, Started
 from kmufs_stream.sources.layout import Block
@@ -118,13 +118,6 @@ def run_pass(
         return _Pass(kernel, rows, partitions, workers, saved, progress).run()
 
 
-class _Task(NamedTuple):
-    """What a running future makes: the state of ``node``, or a saved copy of it."""
-
-    kind: str
-    node: Node
-
-
 class _Pass(Generic[State]):
     """Running tasks, and states that wait for their siblings."""
 
@@ -141,7 +134,7 @@ class _Pass(Generic[State]):
         self._kernel, self._rows = workers.share(kernel), workers.share(rows)
         self._partitions, self._workers = partitions, workers
         self._saved, self._progress = saved, progress
-        self._running: dict[Any, _Task] = {}
+        self._running: dict[Any, tuple[str, Node]] = {}
         self._waiting: dict[Node, Any] = {}
         self._folding: dict[Node, int] = {}  # with the number of folds started before
         self._folds = 0
@@ -208,7 +201,7 @@ class _Pass(Generic[State]):
 
     def _start(self, kind: str, node: Node, task: Callable[..., Any], *arguments: Any) -> None:
         future = self._workers.submit(task, *arguments, urgent=kind != FOLD)
-        self._running[future] = _Task(kind, node)
+        self._running[future] = kind, node
 
     def _finish(self, future: Any) -> None:
         """Take the state that a task has made, and merge it if its sibling is there."""
@@ -241,7 +234,7 @@ class _Pass(Generic[State]):
 
     def _save(self, saved: SavedPass) -> None:
         """Save the waiting states, unless they are saved or being saved."""
-        under_way = {task.node for task in self._running.values() if task.kind == SAVE}
+        under_way = {node for kind, node in self._running.values() if kind == SAVE}
         for node in saved.missing(self._waiting.keys() - under_way):
             place = saved.path(node)
             self._start(SAVE, node, save_state, self._waiting[node], place, saved.kernel)
@@ -305,18 +298,15 @@ def run_each(
     client: distributed.Client | None = None,
     progress: Progress = SILENT,
 ) -> dict[range, Any]:
-    """Run ``task(constant, piece, stopped)`` for every piece of rows, a bounded number in flight.
+    """Run ``task(constant, piece, stopped)`` for every piece of rows.
 
     Parameters as for :func:`run_pass`; ``progress`` is told of the rows of each piece.
     """
     made: dict[range, Any] = {}
     with open_workers(threads, client) as workers:
-        shared, left = workers.share(constant), deque(pieces)
-        running: dict[Any, range] = {}
-        while left or running:
-            while left and len(running) < workers.slots:
-                piece = left.popleft()
-                running[workers.submit(task, shared, piece, workers.stopped)] = piece
+        shared, stopped = workers.share(constant), workers.stopped
+        running = {workers.submit(task, shared, piece, stopped): piece for piece in pieces}
+        while running:
             future = workers.wait()
             piece = running.pop(future)
             workers.check(future, f"copying rows {piece.start}..{piece.stop - 1}")

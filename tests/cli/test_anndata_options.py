@@ -65,7 +65,7 @@ def test_two_outputs_in_one_place_are_refused(
     outputs = ("--out", "chosen.h5ad", "--anndata-out", "chosen.h5ad")
     done = cli("select", cells, *ASKED, *outputs, *overwrite)
     assert done.code == 2
-    assert "chosen.h5ad is the output chosen.h5ad of the same run" in done.err
+    assert "chosen.h5ad overlaps the output chosen.h5ad of the same run" in done.err
     assert "Choose another --anndata-out" in done.err
     assert untouched()
 

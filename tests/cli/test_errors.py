@@ -270,7 +270,7 @@ CASES = [
         ok,
         (*DATA, *K, *H, "--out", "data.zarr", "--overwrite"),
         "output_is_input",
-        ("is the input",),
+        ("overlaps the input",),
         "another --out",
     ),
     Case(
@@ -278,7 +278,7 @@ CASES = [
         ok,
         (*DATA, *K, *H, "--out", "data.zarr/in"),
         "output_is_input",
-        ("inside the input",),
+        ("overlaps the input",),
         "another --out",
     ),
     Case(
@@ -394,7 +394,7 @@ CASES = [
         ok,
         ("decompose", "data.zarr", "--k", 2, "--out", "data.zarr/f"),
         "output_is_input",
-        ("inside the input",),
+        ("overlaps the input",),
         "another --out",
     ),
     Case("no k", ok, (*DATA, *H), "usage", ("--k",), "kmufs-stream select --help"),

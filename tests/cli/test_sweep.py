@@ -177,7 +177,7 @@ def test_the_spectrum_is_asked_without_numbers_of_features(cli: Cli, table: Path
 def test_the_table_is_not_written_over_the_data(cli: Cli, table: Path) -> None:
     done = cli("sweep", table, "--k", 3, "--h", 4, "--csv", table / "a.csv", "--overwrite")
     assert done.code == 2
-    assert "lies inside the input" in done.err
+    assert "overlaps the input" in done.err
 
 
 def test_what_is_proposed_does_not_follow_what_is_explained_mechanically(

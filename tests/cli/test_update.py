@@ -55,7 +55,7 @@ def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
         (("--with", "other.zarr", "--overwrite"), "lacks 1 of the features: 'gene 0 é'"),
         (("--with", "none.zarr"), "does not exist"),
         (("--with", "b.zarr", "--out", "a.zarr"), "The output a.zarr exists"),
-        (("--with", "b.zarr", "--out", "b.zarr"), "is the input b.zarr"),
+        (("--with", "b.zarr", "--out", "b.zarr"), "overlaps the input b.zarr"),
         (("--with", "b.zarr", "--where", "depth > 9"), "No sample"),
         ((), "--with"),
     ]:

@@ -166,7 +166,7 @@ def test_an_image_in_the_place_of_the_page_is_refused(
     results: dict[str, Path], tmp_path: Path
 ) -> None:
     for name in ("a.png", "a"):
-        with pytest.raises(RequestError, match="is the output") as caught:
+        with pytest.raises(RequestError, match="overlaps the output") as caught:
             report(results["css"], out=tmp_path / name, png=tmp_path / "." / name, overwrite=True)
         assert caught.value.code == "outputs_overlap"
     assert not list(tmp_path.iterdir())
@@ -427,7 +427,7 @@ def test_existing_files_are_kept(results: dict[str, Path], tmp_path: Path) -> No
     with pytest.raises(RequestError, match=r"01-spectrum\.png exists"):
         report(results["css"], out=tmp_path / "other.html", png=folder)
     assert not (tmp_path / "other.html").exists()
-    with pytest.raises(RequestError, match="lies inside the input"):
+    with pytest.raises(RequestError, match="overlaps the input"):
         report(results["css"], out=results["css"] / "r.html", overwrite=True)
 
 

@@ -397,7 +397,7 @@ def test_a_copy_is_refused_before_anything_runs(tmp_path: Path) -> None:
     path = stores.write_h5ad(annotated(counts()), tmp_path / "cells")
     with pytest.raises(RequestError, match=r"does not end in \.h5ad"):
         select(path, K, H, anndata_out=tmp_path / "chosen.zarr")
-    with pytest.raises(RequestError, match="is the input"):
+    with pytest.raises(RequestError, match="overlaps the input"):
         select(path, K, H, anndata_out=path, overwrite=True)
     with pytest.raises(RequestError, match="not an AnnData store"):
         select(counts(), K, H, anndata_out=tmp_path / "chosen.h5ad")

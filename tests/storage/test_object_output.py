@@ -481,7 +481,7 @@ def test_an_address_is_not_overwritten_by_accident(bucket: Bucket, genes: Path) 
     with pytest.raises(RequestError, match="exists"):
         decompose(genes, 3, out=there)
     array = zarr.open_array(FsspecStore.from_url(f"{there}/counts"), mode="r")
-    with pytest.raises(RequestError, match="holds the input"):
+    with pytest.raises(RequestError, match="overlaps the input"):
         select(array, 3, 4, out=there, overwrite=True)
     with pytest.raises(RequestError, match="a whole bucket"):
         decompose(genes, 3, out=bucket.at(""))

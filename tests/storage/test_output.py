@@ -195,20 +195,15 @@ def test_partial_store_of_an_earlier_process_with_our_id_is_in_nobodys_way(tmp_p
     assert names(tmp_path) == ["out.zarr"]
 
 
-@pytest.mark.parametrize(
-    ("out", "how"),
-    [("x.zarr", "is"), ("x.zarr/out.zarr", "lies inside"), (".", "holds"), ("link", "is")],
-)
+@pytest.mark.parametrize("out", ["x.zarr", "x.zarr/out.zarr", ".", "link"])
 @pytest.mark.parametrize("kind", ["path", "matrix", "array"])
-def test_output_and_input_in_one_another_are_refused(
-    tmp_path: Path, out: str, how: str, kind: str
-) -> None:
+def test_output_and_input_in_one_another_are_refused(tmp_path: Path, out: str, kind: str) -> None:
     path = write_bare(tmp_path / "data" / "x.zarr", X)
     (tmp_path / "data" / "link").symlink_to(path)
     data: Any = path if kind == "path" else open_matrix(path)
     if kind == "array":
         data = zarr.open_array(path, mode="r")
-    with pytest.raises(RequestError, match=f"{how} the input") as caught:
+    with pytest.raises(RequestError, match="overlaps the input") as caught:
         select(data, 2, 3, out=tmp_path / "data" / out, overwrite=True)
     assert caught.value.code == "output_is_input"
     np.testing.assert_array_equal(zarr.open_array(path, mode="r")[...], X)
@@ -222,12 +217,10 @@ def test_output_over_its_factor_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-@pytest.mark.parametrize(
-    ("other", "how"), [("out.zarr", "is"), ("out.zarr/in.zarr", "lies inside"), ("link.zarr", "is")]
-)
+@pytest.mark.parametrize("other", ["out.zarr", "out.zarr/in.zarr", "link.zarr"])
 @pytest.mark.parametrize("parameter", ["anndata_out", "checkpoint"])
 def test_two_outputs_in_one_another_are_refused(
-    tmp_path: Path, parameter: str, other: str, how: str, exists: bool
+    tmp_path: Path, parameter: str, other: str, exists: bool
 ) -> None:
     stores.write_zarr3(stores.annotated(stores.counts()), tmp_path / "cells")
     cells, out = tmp_path / "cells.zarr", tmp_path / "out.zarr"
@@ -236,7 +229,7 @@ def test_two_outputs_in_one_another_are_refused(
     (tmp_path / "link.zarr").symlink_to(out)
     before = names(tmp_path)
     more: Any = {parameter: tmp_path / other}
-    with pytest.raises(RequestError, match=f"{how} the output") as caught:
+    with pytest.raises(RequestError, match="overlaps the output") as caught:
         select(cells, 2, 3, out=out, overwrite=True, **more)
     assert (caught.value.code, parameter in caught.value.remedy) == ("outputs_overlap", True)
     assert names(tmp_path) == before
@@ -245,7 +238,7 @@ def test_two_outputs_in_one_another_are_refused(
 def test_an_output_inside_its_own_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     for run in (partial(select, X, 2, 3), partial(decompose, X, 2)):
-        with pytest.raises(RequestError, match="kept holds the output"):
+        with pytest.raises(RequestError, match="kept overlaps the output"):
             run(out=tmp_path / "kept" / "out.zarr", checkpoint=tmp_path / "kept")
     assert names(tmp_path / "kept") == []
 

@@ -300,8 +300,7 @@ def _worker_too_small(sizing: Sizing) -> RequestError:
     return RequestError(
         "does_not_fit",
         f"A worker with {counted(cluster.threads, 'threads')} needs {size(needed)} of memory, the "
-        f"smallest of {cluster.workers} has {size(cluster.memory)} (blocks {size(sizing.block)} a "
-        f"thread, states {size(sizing.cost.state)} each).",
+        f"smallest of {cluster.workers} has {size(cluster.memory)}.",
         Text(
             "Give each worker {}MB or more, or fewer threads; {workers} share {memory} equally "
             "with this process.",

@@ -51,19 +51,17 @@ class Table:
     @property
     def mean_row_bytes(self) -> int:
         """Bytes that a row takes in a block as it is read, on average."""
-        if self.layout.sparsity is None:
+        sparsity = self.layout.sparsity
+        if sparsity is None:
             return self.row_bytes
-        entries = int(self.layout.sparsity.indptr[-1]) * self._entry_bytes
+        entries = int(sparsity.indptr[-1]) * self._entry_bytes
         return entries // max(self.shape[0], 1) + ROW_POINTER_BYTES
 
     @property
     def _entry_bytes(self) -> int:
         """A value and its column number in a block."""
-        stored = (
-            0
-            if self.layout.sparsity is None
-            else self.layout.sparsity.entry_bytes - self.layout.dtype.itemsize
-        )
+        sparsity = self.layout.sparsity
+        stored = 0 if sparsity is None else sparsity.entry_bytes - self.layout.dtype.itemsize
         return self.dtype.itemsize + max(stored, 4)
 
     def block_bytes(self, rows: int) -> int:
@@ -81,28 +79,27 @@ class Table:
 
     def first_rows(self, budget: int) -> int:
         """How many of the first rows, kept as they were read, fit in so many bytes."""
-        if self.layout.sparsity is None:
+        sparsity = self.layout.sparsity
+        if sparsity is None:
             return budget // self.row_bytes
-        steps = np.arange(len(self.layout.sparsity.indptr)) * ROW_POINTER_BYTES
-        kept = self.layout.sparsity.indptr * self._entry_bytes + steps
+        steps = np.arange(len(sparsity.indptr)) * ROW_POINTER_BYTES
+        kept = sparsity.indptr * self._entry_bytes + steps
         return int(np.searchsorted(kept, budget, side="right")) - 1
 
     def read_bytes(self, rows: int) -> int:
         """Peak bytes of reading ``rows`` rows: the rows, and the chunks decoded on the way."""
+        layout, sparsity = self.layout, self.layout.sparsity
         copied = self.copies * self.block_bytes(rows)
-        if self.layout.in_memory:
+        if layout.in_memory:
             return copied
-        if self.layout.sparsity is not None:
-            most, entry = self.layout.sparsity.most_read(rows), self.layout.sparsity.entry_bytes
-            block = most * self._entry_bytes + rows * ROW_POINTER_BYTES
-            chunk = self.layout.sparsity.chunk_entries * entry
+        if sparsity is not None:
+            block = sparsity.most_read(rows) * self._entry_bytes + rows * ROW_POINTER_BYTES
+            chunk = sparsity.chunk_entries * sparsity.entry_bytes
             return 2 * block + 2 * min(DECODED_AT_ONCE * chunk, block + 2 * chunk) + copied
-        p, itemsize = self.shape[1], self.layout.dtype.itemsize
-        wide = -(-p // self.layout.chunk_columns) * self.layout.chunk_columns
-        covered = -(-rows // self.layout.chunk_rows) * self.layout.chunk_rows * wide * itemsize
-        chunk = (
-            self.layout.chunk_cells or self.layout.chunk_rows * self.layout.chunk_columns
-        ) * itemsize
+        p, itemsize = self.shape[1], layout.dtype.itemsize
+        wide = -(-p // layout.chunk_columns) * layout.chunk_columns
+        covered = -(-rows // layout.chunk_rows) * layout.chunk_rows * wide * itemsize
+        chunk = (layout.chunk_cells or layout.chunk_rows * layout.chunk_columns) * itemsize
         decoding = 2 * min(DECODED_AT_ONCE * chunk, covered)
         unpacked = rows * self.row_bytes if itemsize != self.dtype.itemsize else 0
         return rows * p * itemsize + decoding + unpacked + copied
