@@ -46,14 +46,12 @@ class Sparsity:
     entry_bytes : bytes of a stored value and its column number.
     chunk_entries : the smallest run of entries that can be decoded alone.
     whole : entries before each row of the source, if only some of its rows are taken.
-    by_columns : the matrix is stored by columns (CSC), and read as a whole.
     """
 
     indptr: NDArray[np.int64]
     entry_bytes: int
     chunk_entries: int
     whole: NDArray[np.int64] | None = None
-    by_columns: bool = False
 
     def fullest(self, rows: int) -> int:
         """Entries of the fullest block of ``rows`` rows. O(n / rows)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -117,7 +116,7 @@ class CSCRows(CSRRows):
                 rows = np.asarray(self._indices[a : a + COUNTED_AT_ONCE])
                 counts += np.bincount(rows, minlength=n)
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        return replace(self._sparsity(indptr), by_columns=True)
+        return self._sparsity(indptr)
 
     @property
     def held_bytes(self) -> int:

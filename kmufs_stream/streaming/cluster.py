@@ -176,8 +176,8 @@ def connected(
         enough = -(-least * (workers + 1) // MB)
         raise RequestError(
             "does_not_fit",
-            f"{counted(workers, 'workers')} and this process share {size(budget)} of "
-            f"memory: {size(share)} each, where a worker by itself needs {size(least)}.",
+            f"{counted(workers, 'workers')} and this process share {size(budget)} of memory, but "
+            f"each needs {size(least)}.",
             Text("Give {memory} or more, or start fewer workers.", memory=f"{enough}MB"),
         )
     threads = threads or max(usable_cores() // workers, 1)

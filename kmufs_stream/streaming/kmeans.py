@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.solvers.clustering import MAX_ITERATIONS, TOL, fit_kmeans
 from kmufs_stream.sources import Matrix
@@ -80,8 +79,8 @@ def kmeans(
     starts, seed : independent k-means++ starts, of which the best is returned.
 
     Where the table does not fit, each start is scikit-learn's K-means on a uniform row sample,
-    followed by full Lloyd steps over all rows, one read per step for all starts together. Raises
-    RequestError for more clusters than rows of that sample. O(n k p starts) per iteration.
+    followed by full Lloyd steps over all rows, one read per step for all starts together. O(n k p
+    starts) per iteration.
     """
     (n, p), rows = matrix.shape, matrix.rows
     if plan.cached_rows:
@@ -99,12 +98,6 @@ def kmeans(
             bool(fitted.n_iter_ < MAX_ITERATIONS),
         )
     index = sample_index(n, sample_size(n, 8 * p))
-    if len(index) < k:
-        raise RequestError(
-            "bad_k",
-            f"k is {k}, but each start uses a sample of only {len(index)} rows.",
-            Text("Give {k} or less.", k=len(index)),
-        )
     sample = standard.rows(stack(read(TakeRows(index), stage="sample")))
     progress(Started("clustering", total=starts, unit="starts"))
     # One start at a time: scikit-learn would return only the best of several.

@@ -538,7 +538,7 @@ def test_what_workers_are_asked_for(
     for wrong in (("tcp://127.0.0.1:1", 2), (None, 0)):
         with pytest.raises(RequestError), connected(*wrong, threads=None, memory=None):
             pass
-    small = pytest.raises(RequestError, match=r"share 300\.0 MB of memory: 100\.0 MB each")
+    small = pytest.raises(RequestError, match=r"share 300\.0 MB of memory, but each needs")
     with small as raised, connected(None, 2, threads=None, memory="300MB"):
         pass
     enough = raised.value.remedy.split("'")[1]

@@ -18,7 +18,6 @@ from kmufs_stream.events import Planned
 from kmufs_stream.options import PrecisionName
 from kmufs_stream.streaming.kernels.scaling import Precision
 from kmufs_stream.streaming.planning.sizing import (
-    BASELINE,
     MB,
     WORKER_SHARE,
     Candidates,
@@ -310,28 +309,17 @@ def _worker_too_small(sizing: Sizing) -> RequestError:
 
 
 def _does_not_fit(sizing: Sizing, budget: int, *, explicit: bool) -> RequestError:
-    table, peak, stages = sizing.table, sizing.peak(1), sizing.stages(1)
+    peak, stages = sizing.peak(1), sizing.stages(1)
     given = Text("{memory}") if explicit else "half of the memory available"
     sizes = ", ".join(f"{stage} {size(number)}" for stage, number in stages.items())
-    hint = Text("Give {memory} or more", memory=f"{-(-peak // MB)}MB")
-    sparsity = table.layout.sparsity
-    if sparsity is not None and sparsity.by_columns:
-        hint += (
-            f"; the source itself takes {size(table.layout.held_bytes)}: sparse data stored by "
-            "columns (CSC) are read whole. Stored by rows (with anndata: a.X = a.X.tocsr(), and "
-            "write it again) they are streamed."
-        )
-    elif table.layout.chunk_rows >= table.shape[0] > 1 and budget > BASELINE:
-        hint += (
-            "; or, as one chunk spans all rows, write the data in chunks of fewer rows: "
-            "kmufs-stream rechunk does."
-        )
-    else:
-        hint += "."
     return RequestError(
         "does_not_fit",
         f"At least {size(peak)} of memory are needed, "
         + given
         + f" is {size(budget)} (by stage: {sizes}).",
-        hint,
+        Text(
+            "Give {memory} or more. Data in chunks of fewer rows (kmufs-stream rechunk does) or, "
+            "if sparse, stored by rows (with anndata: a.X = a.X.tocsr()) may need less.",
+            memory=f"{-(-peak // MB)}MB",
+        ),
     )

@@ -241,7 +241,7 @@ def test_refusal_names_the_sizes_and_a_chunk_that_spans_all_rows() -> None:
     with pytest.raises(RequestError) as caught:
         plan_of(table, memory="1GB", threads=2)
     message = str(caught.value)
-    for part in ("needed", "`memory='", "pass", "factor", "one chunk spans all rows"):
+    for part in ("needed", "`memory='", "pass", "factor", "chunks of fewer rows"):
         assert part in message
 
 
