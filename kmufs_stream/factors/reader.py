@@ -17,9 +17,8 @@ from kmufs_stream.options import Screening
 from kmufs_stream.sources import Matrix
 from kmufs_stream.streaming.checkpoint import Checkpoint
 from kmufs_stream.streaming.cluster import active_client
-from kmufs_stream.streaming.kernels.kernel import Kernel, State, Together
+from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.moments import Moments
-from kmufs_stream.streaming.kernels.sample import TakeRows
 from kmufs_stream.streaming.kernels.scaling import Scaling
 from kmufs_stream.streaming.kernels.screened import Screened, ScreenedState
 from kmufs_stream.streaming.passes import CachedRows, run_planned
@@ -72,7 +71,8 @@ class Reader:
 
     def __call__(self, kernel: Kernel[State]) -> State:
         began = time.perf_counter()
-        state = self._screened(kernel) if self._screens else self._read(kernel)
+        screens = self._screens or not self.passes
+        state = self._screened(kernel) if screens else self._run(kernel)
         self.seconds += time.perf_counter() - began
         self.progress(Started("decomposing"))
         return state
@@ -112,28 +112,24 @@ class Reader:
 
     def _screened(self, kernel: Kernel[State]) -> State:
         counts = self.screening.min_nonzero > 0 and self.nonzero is None
+        sampled = None if self.passes else self.sampled
         screened = partial(Screened, kernel, self.matrix.width, self.matrix.asked)
-        state: ScreenedState[State] = self._read(screened(self.complete, counts))
+        state: ScreenedState[State] = self._run(screened(self.complete, counts, sampled))
+        if sampled is not None:
+            self.pieces = state.sample
         if self.complete is not None and (state.gaps > 0).any():
             # Features thought to be empty have values, so rows that miss them must go.
             self.complete = self.complete | (state.present > 0)
             if state.gaps[self.complete].any():
-                state = self._read(screened(self.complete, counts))
+                state = self._run(screened(self.complete, counts))
         if counts:
             self.nonzero = state.nonzero
         if state.dropped:
             self.dropped = np.concatenate(state.dropped)
         return state.inner
 
-    def _read(self, kernel: Kernel[State]) -> State:
-        self.passes += 1
-        if self.passes > 1:
-            return self._run(kernel)
-        both = self._run(Together(kernel, TakeRows(self.sampled)))
-        self.pieces = both.second
-        return both.first
-
     def _run(self, kernel: Kernel[State]) -> State:
+        self.passes += 1
         kept = self.checkpoint
         return run_planned(
             kernel,

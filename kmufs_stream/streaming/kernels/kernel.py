@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 State = TypeVar("State")
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 class Kernel(Protocol[State]):
@@ -36,28 +34,3 @@ class Sums:
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-
-@dataclass
-class Both(Sums, Generic[A, B]):
-    """The states of two kernels."""
-
-    first: A
-    second: B
-
-
-@dataclass(frozen=True)
-class Together(Kernel[Both[A, B]]):
-    """Two kernels in one pass."""
-
-    first: Kernel[A]
-    second: Kernel[B]
-
-    def init(self) -> Both[A, B]:
-        return Both(self.first.init(), self.second.init())
-
-    def update(self, state: Both[A, B], values: Any, start: int) -> Both[A, B]:
-        return Both(
-            self.first.update(state.first, values, start),
-            self.second.update(state.second, values, start),
-        )

@@ -1,4 +1,4 @@
-"""A kernel of some features and of the samples without missing values, which are counted."""
+"""A kernel of some features and of the samples without missing values, beside a row sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from kmufs_stream.streaming.kernels.kernel import Kernel, State, Sums
-from kmufs_stream.typing import Bool, Int
+from kmufs_stream.streaming.kernels.sample import TakeRows
+from kmufs_stream.typing import Array, Bool, Int
 
 
 @dataclass
@@ -21,6 +22,7 @@ class ScreenedState(Sums, Generic[State]):
     gaps: Int  # (q,), missing values of the rows kept
     nonzero: Int  # (q,), values of the rows kept that are neither 0 nor missing
     dropped: list[Int]  # ascending numbers of the rows dropped, in pieces
+    sample: list[Array]  # rows of ``sampled``, in pieces
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,15 @@ class Screened(Generic[State]):
     columns: Int | None = None  # (q,) of the p features; None for all
     complete: Bool | None = None  # (q,), features that rows must not miss; None keeps all rows
     count_nonzero: bool = False
+    sampled: Int | None = None  # rows to gather, whole
 
     def init(self) -> ScreenedState[State]:
         present, gaps, nonzero = np.zeros((3, self.features), np.int64)
-        return ScreenedState(self.kernel.init(), present, gaps, nonzero, [])
+        return ScreenedState(self.kernel.init(), present, gaps, nonzero, [], [])
 
     def update(self, state: ScreenedState[State], values: Any, start: int) -> ScreenedState[State]:
+        if self.sampled is not None:
+            state.sample = TakeRows(self.sampled).update(state.sample, values, start)
         if self.columns is not None:
             values = values[:, self.columns]
         if self.complete is not None:
