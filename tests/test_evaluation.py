@@ -285,7 +285,7 @@ def test_what_apply_made_in_another_format_is_called_what_it_is(tmp_path: Path) 
     zarr.consolidate_metadata(tmp_path / "new.zarr")
     with pytest.raises(RequestError, match="an applied selection of format 9") as caught:
         evaluate(tmp_path / "new.zarr")
-    assert caught.value.remedy.startswith("Apply the selection again")
+    assert caught.value.remedy.startswith("Make it again with apply")
 
 
 @pytest.mark.parametrize("name", ["HARS_3000", "DNA_statlog"])

@@ -173,11 +173,11 @@ def test_what_a_thing_is_is_told_where_another_was_asked_for(data: Path, tmp_pat
     decompose(data, 2, out=tmp_path / "f.zarr")
     apply(tmp_path / "r.zarr", data, out=tmp_path / "a.zarr")
     for name, what, then in (
-        ("x.zarr", "data to select from", f"plan {data}"),
+        ("x.zarr", "data to select from", "kmufs-stream plan shows"),
         ("t.csv", "a file of another format", "convert"),
         ("t.txt", "nothing that kmufs-stream reads", "slip"),
         ("f.zarr", "a factor, which decompose wrote", "sweep"),
-        ("a.zarr", "an applied selection, which apply wrote", str(tmp_path / "r.zarr")),
+        ("a.zarr", "an applied selection, which apply wrote", "kmufs-stream evaluate"),
     ):
         with pytest.raises(RequestError) as error:
             evaluate(tmp_path / name) if name != "a.zarr" else apply(
@@ -205,7 +205,7 @@ def test_what_lies_in_a_zarr_store_of_python(data: Path, tmp_path: Path) -> None
     xr.Dataset({"x": (("a", "b"), np.ones((4, 3)))}).to_zarr(other := zarr.storage.MemoryStore())
     with pytest.raises(RequestError, match="a MemoryStore is data to select from") as error:
         info(other)
-    assert error.value.remedy == "kmufs_stream.plan_selection shows what would be read of it."
+    assert error.value.remedy == "kmufs-stream plan shows what would be read of it."
 
 
 def test_what_lies_in_an_object_store(data: Path, tmp_path: Path) -> None:

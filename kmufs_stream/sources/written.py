@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,6 @@ import pandas as pd
 import xarray as xr
 import zarr
 from upath import UPath
-from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError
 from kmufs_stream.sources.convertible import kind_of, said_inside
@@ -50,7 +47,6 @@ SWEEP_DTYPES: dict[str, type] = {
     "converged": bool,
 }
 """Columns of a sweep that a report needs; there are more."""
-FUNCTIONS = {"plan": "plan_selection"}  # Python's, where the command has another name
 FIRST_LINE = 10_000  # letters
 
 
@@ -60,24 +56,16 @@ class Format(NamedTuple):
     noun: str  # in codes of errors
     thing: str
     writer: str  # the command that writes it
-    anew: str  # how to write it again
+    use: str  # a command that takes it
 
 
 FORMATS = {
-    FACTOR: Format("factor", "a factor", "decompose", "Decompose again"),
-    SELECTION: Format("selection", "a selection", "select", "Select again"),
-    APPLICATION: Format("selection", "an applied selection", "apply", "Apply the selection again"),
-    CHECKPOINT: Format("checkpoint", "a checkpoint", "an interrupted run", "Start again"),
-    SWEEP: Format("sweep", "a table of trials", "sweep", "Sweep again"),
+    FACTOR: Format("factor", "a factor", "decompose", "sweep chooses features by it"),
+    SELECTION: Format("selection", "a selection", "select", "info tells how it was made"),
+    APPLICATION: Format("selection", "an applied selection", "apply", "evaluate judges it"),
+    CHECKPOINT: Format("checkpoint", "a checkpoint", "an interrupted run", "info tells of which"),
+    SWEEP: Format("sweep", "a table of trials", "sweep", "report shows them"),
 }
-USES = {
-    FACTOR: ("sweep", "chooses features by it"),
-    SELECTION: ("info", "tells how it was made"),
-    APPLICATION: ("evaluate", "judges it"),
-    CHECKPOINT: ("info", "tells which run it belongs to"),
-    SWEEP: ("report", "shows them"),
-}
-"""A command that takes it, and what it does."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +87,12 @@ class Written:
             )
             return found.load() if load else found
         except Exception as error:
-            noun, thing, writer, _ = FORMATS[self.format]
+            known = FORMATS[self.format]
             raise RequestError(
-                f"not_a_{noun}",
-                f"{name_of(self.place)} cannot be read as {thing}: {type(error).__name__}: {error}",
-                f"Make it with kmufs-stream {writer}.",
+                f"not_a_{known.noun}",
+                f"{name_of(self.place)} cannot be read as {known.thing}: {type(error).__name__}: "
+                f"{error}",
+                f"Make it with kmufs-stream {known.writer}.",
             ) from error
 
 
@@ -162,12 +151,12 @@ def open_written(place: Place, *formats: str) -> Written:
         )
     version, reads = found.attributes.get("format_version"), FORMAT_VERSIONS[found.format]
     if version != reads:
-        _, thing, _, anew = FORMATS[found.format]
+        known = FORMATS[found.format]
         wrote = found.attributes.get("version", "unknown")
         raise RequestError(
             f"{wanted.noun}_format",
-            f"{name_of(place)} is {thing} of format {version}, this version reads {reads}.",
-            f"{anew}, or use the version that wrote it ({wrote}).",
+            f"{name_of(place)} is {known.thing} of format {version}, this version reads {reads}.",
+            f"Make it again with {known.writer}, or use the version that wrote it ({wrote}).",
         )
     return found
 
@@ -178,23 +167,16 @@ def describe(place: Place, found: Written | None) -> tuple[str, str]:
     Reads only metadata of data; raises nothing.
     """
     if found is not None:
-        said, known = found.attributes, FORMATS[found.format]
-        hint = _command(place, *USES[found.format])
-        if found.format == FACTOR:
-            hint = _command(place, *USES[FACTOR], "--k", str(said.get("k")), "--suggest-h")
-        if found.format == APPLICATION:
-            hint = f"The selection that it took is {said.get('selection')}. {hint}"
-        return f"{known.thing}, which {known.writer} wrote", hint
+        known = FORMATS[found.format]
+        return f"{known.thing}, which {known.writer} wrote", f"kmufs-stream {known.use}."
     if _zarr_attributes(place) is not None or (is_hdf5(place) and place.suffix == ".h5ad"):
-        does = "shows what would be read of it"
-        return "data to select from", _command(place, "plan", does, "--k", "10", "--h", "10")
+        return "data to select from", "kmufs-stream plan shows what would be read of it."
     if isinstance(place, Path | UPath) and (place / CHECKPOINT_FILE).is_file():
         return "a damaged checkpoint", "Remove it, and start again."
-    kind = kind_of(str(place)) if isinstance(place, Path) else None
-    if isinstance(place, Path) and place.is_dir() and kind is None:
+    if isinstance(place, Path) and kind_of(str(place)) is not None:
+        return "a file of another format", "kmufs-stream convert makes data of it."
+    if isinstance(place, Path) and place.is_dir():
         return "a folder, and no store", said_inside(place)
-    if kind is not None:
-        return "a file of another format", _command(place, "convert", "makes data of it")
     return "nothing that kmufs-stream reads", "Look for a slip in the path."
 
 
@@ -208,12 +190,9 @@ def read_trials(path: Path) -> pd.DataFrame:
             table = pd.read_csv(path)
         else:
             table = pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))["trials"])
-        lacking = [column for column in SWEEP_DTYPES if column not in table]
-        if lacking:
-            raise ValueError(f"it has no column {lacking[0]}")
         return table[list(SWEEP_DTYPES)].astype(SWEEP_DTYPES)
     except (ValueError, KeyError, TypeError, UnicodeError) as error:
-        said = f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        said = " ".join(str(error).split())
         raise RequestError(
             "not_a_sweep",
             f"{path} is not the table of a sweep: {said.rstrip('.')}.",
@@ -247,12 +226,5 @@ def _is_sweep(path: Path) -> bool:
             first = file.readline(FIRST_LINE)
     except (OSError, ValueError):
         return False
-    columns = set(next(csv.reader([first]), []))
-    return first.startswith('{"trials":') or SWEEP_DTYPES.keys() <= columns
-
-
-def _command(place: Place, command: str, does: str, *more: str) -> str:
-    """Say what a command does; for a store in memory, what the function in Python does."""
-    if isinstance(place, Store):
-        return f"kmufs_stream.{FUNCTIONS.get(command, command)} {does}."
-    return f"{shlex.join(['kmufs-stream', command, name_of(place), *more])} {does}."
+    columns = first.strip().split(",")
+    return first.startswith('{"trials":') or SWEEP_DTYPES.keys() <= {*columns}
