@@ -214,19 +214,10 @@ class KMeansUFS(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _open_lazy(self, X: da.Array | xr.DataArray, *, reset: bool) -> Matrix:
         matrix = open_matrix(X)
-        p, labels = matrix.shape[1], matrix.labels
-        if not reset:
-            if p != self.n_features_in_:
-                raise ValueError(
-                    f"X has {p} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input."
-                )
-            return matrix
-        self.n_features_in_ = p
-        if labels is not None and all(isinstance(label, str) for label in labels):
-            self.feature_names_in_ = np.asarray(labels, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        names = pd.RangeIndex(matrix.shape[1])
+        if matrix.labels is not None and all(isinstance(label, str) for label in matrix.labels):
+            names = pd.Index(matrix.labels)
+        validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return matrix
 
 

@@ -60,9 +60,13 @@ class FullCost:
 
     chosen: float  # of the clustering on the chosen features
     best: float  # of the best clustering that K-means found on all of them
-    ratio: float  # chosen / best: what guarantees of the form 1 + eps are about
     clustering: Clustering  # the best one
     standard: Standard  # what it standardised with
+
+    @property
+    def ratio(self) -> float:
+        """chosen / best, which guarantees of the form 1 + eps are about; 1 if best is rounding."""
+        return self.chosen / self.best if self.best > ROUNDING else 1.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -297,8 +301,9 @@ def evaluate(
         state = read(kernel, rows=whole.rows, plan=plans[1], stage="clusters")
         squares = between_clusters(state.counts, state.sums)
         between = _shares(squares[selected], state.squares[selected])
-        best = known or cluster(whole, every, plan=plans[1])
-        full_cost = _full_cost(float(squares.sum()), float(state.squares.sum()), best, every)
+        best, total = known or cluster(whole, every, plan=plans[1]), float(state.squares.sum())
+        cost = 1.0 - float(squares.sum()) / total
+        full_cost = FullCost(cost, best.cost / total, best, every)
     with blas.all_cores():
         rank = effective_rank(correlation)
     likely = []
@@ -374,10 +379,3 @@ def _known_best(
         return None
     ran = (other.k, other.starts, other.seed, other.samples, full.clustering.method)
     return full.clustering if ran == run and full.standard.same_as(standard) else None
-
-
-def _full_cost(between: float, total: float, best: Clustering, standard: Standard) -> FullCost:
-    """Both costs as shares of all variance; they tie if the least cost is mere rounding."""
-    chosen, least = 1.0 - between / total, best.cost / total
-    ratio = chosen / least if least > ROUNDING else 1.0
-    return FullCost(chosen, least, ratio, best, standard)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
+from dask.array.core import normalize_chunks, slices_from_chunks
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError, RequestError, Text
@@ -49,13 +50,6 @@ class Tiling:
     columns: int
     chunk_rows: int
     peak: int
-
-    def tiles(self, shape: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
-        """Yield all tiles, those of the same rows one after another."""
-        n, p = shape
-        for a in range(0, n, self.rows):
-            for b in range(0, p, self.columns):
-                yield slice(a, min(a + self.rows, n)), slice(b, min(b + self.columns, p))
 
 
 @dataclass(frozen=True)
@@ -234,7 +228,8 @@ def _copy(
     """Copy tile by tile, and read each back; ``marks`` keeps the checksums of finished tiles."""
     (n, p), item = matrix.shape, matrix.layout.dtype.itemsize
     progress(Started("rechunking", total=n * p * item, unit="bytes", unit_bytes=1))
-    for number, (rows, columns) in enumerate(tiling.tiles(matrix.shape)):
+    tiles = normalize_chunks((tiling.rows, tiling.columns), (n, p))  # type: ignore[no-untyped-call]
+    for number, (rows, columns) in enumerate(slices_from_chunks(tiles)):  # type: ignore[no-untyped-call]
         mark = None if marks is None else marks / str(number)
         done = mark.read_text() if mark is not None and mark.exists() else None
         if done is not None and done == _checksum(target, rows, columns):

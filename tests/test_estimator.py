@@ -214,6 +214,9 @@ def test_other_widths_and_unfitted_ones_are_refused() -> None:
         fitted.transform(lazy)
     with pytest.raises(ValueError, match="7 features"):
         KMeansUFS(3, 5).partial_fit(X).partial_fit(lazy)
+    named = xr.DataArray(X, dims=("s", "f"), coords={"f": NAMES})
+    with pytest.raises(ValueError, match="same order"):
+        KMeansUFS(3, 5).fit(named).transform(named[:, ::-1])
     with pytest.raises(NotFittedError):
         KMeansUFS().transform(lazy)
     with pytest.raises(NotFittedError):
