@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from kmufs_stream.errors import Option, RequestError, Text, did_you_mean
 
+K = TypeVar("K")
 SAMPLE = "sample"  # the coordinate that names the samples
 TAKEN = ("data", "feature", "zarr.json")
 TEXT = np.dtypes.StringDType()
@@ -39,20 +40,18 @@ class Coordinate:
         return cls(column, TEXT, {"missing_value": ""})
 
 
-def stored_names(columns: Iterable[str], *, named: bool) -> list[str]:
+def stored_names(columns: Mapping[K, str], index: K | None) -> dict[str, K]:
     """Name the coordinates of columns: by their own names, changed where these are not allowed.
 
-    ``named``: another column names the samples already.
+    ``index`` is the column that names the samples.
     """
-    taken = {*TAKEN, SAMPLE} if named else set(TAKEN)
-    names = []
-    for column in columns:
-        name = UNFIT.sub("_", column) or "_"
-        while name in taken:
+    stored = {} if index is None else {SAMPLE: index}
+    for column, called in columns.items():
+        name = UNFIT.sub("_", called) or "_"
+        while name in stored or name in TAKEN:
             name += "_"
-        taken.add(name)
-        names.append(name)
-    return names
+        stored[name] = column
+    return stored
 
 
 def keep_whole(column: str, *, gaps: bool) -> str:
@@ -79,14 +78,13 @@ def check_columns(
             )
 
 
-def check_features(path: str, features: Sequence[Any], hint: str | None = None) -> None:
-    """Raise RequestError, with a better hint if there is one, if no column is left as a feature."""
+def check_features(path: str, features: Sequence[Any]) -> None:
+    """Raise RequestError if no column is left as a feature."""
     if not features:
         raise RequestError(
             "no_features",
             f"{path} is no table of numbers: none of its columns is a feature.",
-            hint
-            or Text(
+            Text(
                 "Columns of text, and those of {index_column} and {coordinates}, "
                 "describe the samples; columns of numbers are needed besides."
             ),

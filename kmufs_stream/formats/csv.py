@@ -20,7 +20,6 @@ from pyarrow import csv
 from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.formats.blocks import OTHER_DTYPE, VALUES, Block, ForeignTable, unreadable
 from kmufs_stream.formats.columns import (
-    SAMPLE,
     TEXT,
     Coordinate,
     check_columns,
@@ -42,7 +41,7 @@ from kmufs_stream.streaming.planning.sizing import MB
 
 BLOCK_BYTES = MB  # of text, parsed at a time
 BLOCK_ROWS = 32  # or so many rows like the first, if these are more
-BLOCKS = 8  # that pyarrow holds
+HELD_BLOCKS = 8  # that pyarrow holds
 COLUMN_BYTES = 20_000  # that pyarrow holds for each column
 LOOK_ROWS = 100  # to recognise the dialect
 SHOWN = 5  # columns of a kind, in messages
@@ -55,13 +54,7 @@ NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
 INTEGER = r"^-?\d+$"
 TRUTH = r"^(True|TRUE|true|False|FALSE|false)$"
 LEADING_ZERO = r"^-?0\d"  # a code such as 00123
-HELD: dict[Any, set[str]] = {
-    bool: {"bool"},
-    np.int64: {"whole", "long"},
-    np.float64: {"whole", "real", "missing"},
-    str: {"bool", "whole", "long", "real", "missing", "text"},
-}
-"""The kinds of fields that each dtype can hold, the narrowest dtype first."""
+FIELDS = {bool: TRUTH, np.int64: INTEGER, np.float64: NUMBER}  # the narrowest dtype first
 
 
 @dataclass(frozen=True)
@@ -123,7 +116,8 @@ class _Text:
     def known(self, written: Any) -> Any:
         """Return the text of numbers, null where they are missing."""
         text = pc.utf8_trim_whitespace(written)
-        if self.dialect.decimal != ".":
+        if self.dialect.decimal != ".":  # a point may stand between thousands: it is no number
+            text = pc.replace_substring(text, ".", "?")
             text = pc.replace_substring(text, self.dialect.decimal, ".")
         missing = pc.is_in(written, pa.array(MISSING))
         return pc.if_else(missing, None, pc.replace_substring_regex(text, r"^\+", ""))
@@ -133,13 +127,13 @@ class _Text:
 
         Raises RequestError if it holds numbers beside text.
         """
-        with contextlib.suppress(pa.ArrowInvalid):
-            written.cast("float64")  # in a wide table, this has to be quick
-            return pa.float64()
+        with contextlib.suppress(pa.ArrowInvalid):  # in a wide table, this has to be quick
+            if self.dialect.decimal == "." and written.cast("float64"):
+                return pa.float64()
         known = self.known(written)
-        number = pc.match_substring_regex(known, NUMBER)
-        if pc.all(number).as_py():
+        if _all(known, NUMBER):
             return pa.float64()
+        number = pc.match_substring_regex(known, NUMBER)
         if pc.any(number).as_py():
             raise not_numeric(self.path, self.header[i], written.filter(pc.invert(number))[0])
         return pa.bool_() if _all(known, TRUTH) else pa.string()
@@ -150,32 +144,19 @@ class _Text:
         if kind == pa.string():
             raise not_numeric(self.path, name, written.filter(known.is_valid())[0])
         values: NDArray[Any] = known.cast(kind).cast("float64").to_numpy(zero_copy_only=False)
-        source = f"Column {name!r} of {self.path}"
         if exact and (np.abs(values) >= WHOLE).any() and _all(known, INTEGER):
-            hint = keep_whole(name, gaps=known.null_count > 0)
-            whole = self.integers(i, known.drop_null())
-            whole = cast(whole, dtype, source, hint, exactly=True)
-            if not known.null_count:
-                return whole
-        return cast(values, dtype, source, OTHER_DTYPE)
-
-    def integers(self, i: int, known: Any) -> NDArray[Any]:
-        """Convert text to int64 or uint64."""
-        for kind in ("int64", "uint64"):
-            with contextlib.suppress(pa.ArrowInvalid):
-                whole: NDArray[Any] = known.cast(kind).to_numpy()
-                return whole
-        column = self.header[i]
-        raise RequestError(
-            "bad_dtype",
-            f"Column {column!r} of {self.path} holds {max(map(int, known.to_pylist()), key=abs)}: "
-            "its integers do not fit into 64 bits.",
-            Text(
-                "If it describes the samples, say {coordinates}; else write it as floating point "
-                "(1e20).",
-                coordinates=column,
-            ),
-        )
+            whole = dtype.kind in "iu" and not known.null_count
+            least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-WHOLE, WHOLE)
+            for value in map(int, known.drop_null().to_pylist()):
+                if not least <= value <= most:
+                    raise RequestError(
+                        "does_not_fit_dtype",
+                        f"Column {name!r} of {self.path} holds {value}, which {dtype} does not.",
+                        keep_whole(name, gaps=known.null_count > 0),
+                    )
+            if whole:
+                values = known.cast(pa.from_numpy_dtype(dtype)).to_numpy()
+        return cast(values, dtype, f"Column {name!r} of {self.path}", OTHER_DTYPE)
 
     def described(self, written: Any, dtype: Any) -> NDArray[Any]:
         """Convert a coordinate of the samples to what is stored."""
@@ -214,15 +195,19 @@ def open_csv(
     texts = [i for i, kind in kinds.items() if kind == pa.string()]
     dtypes |= dict.fromkeys(texts, str)
     features = [i for i in kinds if i not in dtypes]
-    commas = _with_commas(text, first, texts)
-    check_features(path, features, commas)
-    described = [i for i in sorted(dtypes) if i != index]
-    names = stored_names((header[i] for i in described), named=index is not None)
-    columns = dict(zip(names, described, strict=True))
-    coordinates = {name: _coordinate(header[i], dtypes[i]) for name, i in columns.items()}
-    if index is not None:
-        columns[SAMPLE] = index
-        coordinates = {SAMPLE: Coordinate(header[index], TEXT)} | coordinates
+    check_features(path, features)
+    described = {i: header[i] for i in sorted(dtypes) if i != index}
+    columns = stored_names(described, index)
+    coordinates = {
+        name: Coordinate(header[i], TEXT) if i == index else _coordinate(header[i], dtypes[i])
+        for name, i in columns.items()
+    }
+    commas = [
+        f"{header[i]!r}: numbers with commas are text; write decimals with a point, and nothing "
+        "between thousands."
+        for i in texts
+        if all(COMMA_NUMBER.fullmatch(field) for field in first[i].to_pylist() if field)
+    ]
     whole = wanted is not None and wanted.kind in "iu"
     dtype = wanted if wanted is not None and whole else np.dtype(np.float64)
     truth = {i for i, kind in kinds.items() if kind == pa.bool_()}
@@ -233,8 +218,8 @@ def open_csv(
         partial(_blocks, text, features, truth, columns, dtypes, dtype, whole or wanted is None),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
-        held=BLOCKS * text.block + COLUMN_BYTES * len(header),
-        notes=[*text.dialect.notes, *_header_notes(header), *([commas] if commas else [])],
+        held=HELD_BLOCKS * text.block + COLUMN_BYTES * len(header),
+        notes=[*text.dialect.notes, *_header_notes(header), *commas],
     )
 
 
@@ -251,22 +236,6 @@ def _open_text(path: str) -> _Text:
         header = ["", *header]
     size = sum(len(field.encode()) + 1 for field in row)
     return _Text(path, dialect, header, line - 1, max(BLOCK_ROWS * size, BLOCK_BYTES))
-
-
-def _with_commas(text: _Text, first: pa.RecordBatch, texts: list[int]) -> str | None:
-    """Warn about columns that are text because their numbers have commas."""
-    found = {}
-    for i in texts:
-        known = [field for field in first[i].to_pylist() if field]
-        if all(map(COMMA_NUMBER.fullmatch, known)):
-            found[text.header[i]] = known[0]
-    if not found:
-        return None
-    names = ", ".join(map(repr, list(found)[:SHOWN]))
-    return (
-        f"{names}: numbers with commas, such as {next(iter(found.values()))!r}, are text; write "
-        "decimals with a point, and nothing between thousands."
-    )
 
 
 def _header_notes(header: Sequence[str]) -> list[str]:
@@ -332,30 +301,29 @@ def _blocks(
 
 def _dtypes(text: _Text, columns: list[int]) -> dict[int, Any]:
     """Find the narrowest of bool, int64, float64 and str that holds all of a column."""
-    found: dict[int, set[str]] = {i: set() for i in columns}
+    left: dict[int, list[Any]] = {i: list(FIELDS) for i in columns}
     for batch in text.batches(dict.fromkeys(columns, pa.string())):
-        for i, kinds in found.items():
-            kinds.update(_kinds(text.known(batch[str(i)])))
-    return {i: next(d for d, held in HELD.items() if kinds <= held) for i, kinds in found.items()}
+        for i, dtypes in left.items():
+            known = text.known(batch[str(i)])
+            left[i] = [dtype for dtype in dtypes if _holds(dtype, known)]
+    return {i: next(iter(dtypes), str) for i, dtypes in left.items()}
 
 
-def _kinds(known: Any) -> set[str]:
-    """Tell which kinds of fields, of those in HELD, there are among some."""
-    kinds = {"missing"} if known.null_count else set()
-    known = known.drop_null()
-    if not len(known):
-        return kinds
-    if _all(known, TRUTH):
-        return kinds | {"bool"}
-    if not _all(known, NUMBER) or pc.any(pc.match_substring_regex(known, LEADING_ZERO)).as_py():
-        return kinds | {"text"}
-    if not _all(known, INTEGER):
-        return kinds | {"real"}
+def _holds(dtype: Any, known: Any) -> bool:
+    """Whether a dtype holds the text of numbers, or of truth values, without loss."""
+    if known.null_count and dtype is not np.float64:
+        return False
+    code = pc.match_substring_regex(known, LEADING_ZERO)
+    if pc.any(code).as_py() or not _all(known, FIELDS[dtype]):
+        return False
+    if dtype is np.float64:
+        whole = known.filter(pc.match_substring_regex(known, INTEGER)).cast("float64")
+        return not (np.abs(whole.to_numpy(zero_copy_only=False)) >= WHOLE).any()
     try:
-        whole = known.cast("int64").to_numpy()
+        known.cast(pa.from_numpy_dtype(np.dtype(dtype)))
     except pa.ArrowInvalid:
-        return kinds | {"text"}
-    return kinds | {"long" if ((whole > WHOLE) | (whole < -WHOLE)).any() else "whole"}
+        return False
+    return True
 
 
 def _all(known: Any, pattern: str) -> bool:

@@ -74,8 +74,7 @@ def open_text(path: str) -> TextIO:
 def rows_of(path: str, separator: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the number of its first line.
 
-    Raises RequestError for text that is not UTF-8, NUL characters and, if ``strict``, for quotes
-    that stay open.
+    Raises RequestError for text that is not UTF-8 and, if ``strict``, for quotes that stay open.
     """
     limit = csv.field_size_limit(OPEN_QUOTE)  # of the whole process
     line = 1
@@ -83,8 +82,6 @@ def rows_of(path: str, separator: str, *, strict: bool = False) -> Iterator[tupl
         rows = csv.reader(file, delimiter=separator, strict=strict)
         try:
             for row in rows:
-                if any("\0" in field for field in row):
-                    raise not_utf8(path)
                 if len(row) > 1 or (row and row[0].strip()):
                     yield line, row
                 line = rows.line_num + 1

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import types as kinds
 
-from kmufs_stream.errors import RequestError, Text, missing_library
-from kmufs_stream.formats.blocks import LOOK_ROWS, OTHER_DTYPE, VALUES, Block, ForeignTable
+from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.formats.blocks import (
+    LOOK_ROWS,
+    OTHER_DTYPE,
+    VALUES,
+    Block,
+    ForeignTable,
+    reading,
+    unreadable,
+)
 from kmufs_stream.formats.columns import (
-    SAMPLE,
     TEXT,
     Coordinate,
     check_columns,
@@ -22,25 +38,44 @@ from kmufs_stream.formats.columns import (
     keep_whole,
     stored_names,
 )
-from kmufs_stream.formats.parquet_files import (
-    files_of,
-    metadata_of,
-    partitions_of,
-    schema_of,
-    types_of,
-    with_nulls,
-)
 from kmufs_stream.sources.casting import cast
 
+HIDDEN = ("_", ".")  # prefixes of files that hold no rows, such as logs
+LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # say which files hold current rows
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
+TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 PAGE_BYTES = 2**16  # read from each column at a time
-SHOWN = 5  # rows with the same fault, in messages
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-NO_TIME = np.iinfo(np.int64).min
-A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-LAST_SECOND = np.iinfo(np.int64).max // 10**9  # before or after 1970, of times in nanoseconds
+LAST_TIME = np.datetime64(np.iinfo(np.int64).max // 10**9, "s")  # in nanoseconds
+FIRST_TIME = np.datetime64(-np.iinfo(np.int64).max // 10**9, "s")
 AS_TEXT = Text(
     "If it describes the samples, store it as text; {dtype} rounds features.", dtype="float64"
 )
+
+
+@dataclass
+class _File:
+    """A file of a table.
+
+    ``schema`` has the categories that Arrow noted, ``known`` the values that folders named
+    ``column=value`` give to all rows.
+    """
+
+    path: str
+    metadata: Any
+    schema: pa.Schema
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def batches(self, columns: set[str], rows: int) -> Iterator[dict[str, Any]]:
+        """Yield columns of some rows by name."""
+        # A dataset's scanner reads whole row groups ahead; a buffered file is read by pages.
+        opening = partial(pq.ParquetFile, buffer_size=PAGE_BYTES, pre_buffer=False)
+        with reading(self.path), opening(self.path, page_checksum_verification=True) as opened:
+            stored = [name for name in self.schema.names if name in columns]
+            for batch in opened.iter_batches(rows, columns=stored, use_threads=False):
+                same = {n: pa.repeat(pa.scalar(v), len(batch)) for n, v in self.known.items()}
+                yield same | {name: batch[name] for name in stored}
 
 
 def open_parquet(
@@ -59,20 +94,15 @@ def open_parquet(
     stored, names the samples. A folder's files are read in the order of their names. Besides the
     blocks, a page or two of every column is in memory.
     """
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise missing_library(f"Reading {path}", "pyarrow") from error
-    files = files_of(path)
-    metadata = {file: metadata_of(file) for file in files}
-    schemas = {file: schema_of(known) for file, known in metadata.items()}
-    if not any(known.num_rows for known in metadata.values()):
+    files = [_open(file) for file in _files_of(path)]
+    if not any(file.metadata.num_rows for file in files):
         raise RequestError("no_samples", f"{path} holds no rows.", "Give a table with samples.")
-    noted = json.loads((schemas[files[0]].metadata or {}).get(b"pandas", b"{}"))
-    parts = partitions_of(path, files)
-    types, categories = types_of(schemas, parts)
+    noted = json.loads((files[0].schema.metadata or {}).get(b"pandas", b"{}"))
+    _read_folders(path, files)
+    types, categories = _types_of(files)
     if index_column is None:
-        index_column = _kept_index(noted)
+        kept = [name for name in noted.get("index_columns", []) if isinstance(name, str)]
+        index_column = kept[0] if len(kept) == 1 else None  # a range is not stored
     categories |= {c["name"] for c in noted.get("columns", []) if c["pandas_type"] == "categorical"}
     check_columns(path, list(types), index_column, asked)
     described = [
@@ -81,19 +111,20 @@ def open_parquet(
         if name != index_column and (name in asked or name in categories or _is_aside(kind))
     ]
     features = [name for name in types if name not in (index_column, *described)]
-    gaps = with_nulls(metadata.values())
+    gaps = _with_nulls(files)
     dtypes = {name: _dtype(_item_type(types[name]), path, name, gaps) for name in features}
-    widths = _widths(parts, {name for name in features if _item_type(types[name]) != types[name]})
+    lists = {name for name in features if _item_type(types[name]) != types[name]}
+    widths = _widths(files, lists)
     empty = [name for name in features if widths.get(name) == 0]
     features = [name for name in features if name not in empty]
     labels = _labels(path, features, widths)
-    names = stored_names(described, named=index_column is not None)
+    columns = stored_names({name: name for name in described}, index_column)
     coordinates = {
-        stored: _coordinate(types[name], path, name, gaps)
-        for stored, name in zip(names, described, strict=True)
+        stored: Coordinate(name, TEXT)
+        if name == index_column
+        else _coordinate(types[name], path, name, gaps)
+        for stored, name in columns.items()
     }
-    if index_column is not None:
-        coordinates = {SAMPLE: Coordinate(index_column, TEXT)} | coordinates
     dtype = np.result_type(*(dtypes[name] for name in features))
     if wanted is not None and wanted.kind in "iu":
         dtype = wanted
@@ -102,53 +133,137 @@ def open_parquet(
         path,
         (len(labels),),
         dtype,
-        partial(_blocks, parts, types, features, widths, coordinates, None if rounded else dtype),
+        partial(_blocks, files, types, features, widths, coordinates, None if rounded else dtype),
         np.array(labels, dtype=object),
         coordinates,
         notes=[f"{name!r} is left out: its lists are all null or empty." for name in empty],
     )
 
 
-def _kept_index(noted: Mapping[str, Any]) -> str | None:
-    """Return the one stored column that was the index in pandas."""
-    stored = [name for name in noted.get("index_columns", []) if isinstance(name, str)]
-    return stored[0] if len(stored) == 1 else None  # a range is not stored
+def _files_of(path: str) -> list[str]:
+    """List a file, or all files of a folder but hidden ones, sorted by name.
+
+    Raises RequestError for folders whose files may hold rows of older versions.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return [path]
+    kept = next((kind for log, kind in LOGS.items() if (place / log).exists()), None)
+    if kept is not None:
+        raise RequestError(
+            "bad_folder",
+            f"{path} is a {kept} table: some of its files may hold rows that are there no more.",
+            f"Write its rows as plain Parquet files, with a library for {kept}.",
+        )
+    return sorted(
+        str(file)
+        for file in place.rglob("*")
+        if file.is_file() and not any(p.startswith(HIDDEN) for p in file.relative_to(place).parts)
+    )
 
 
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
+def _open(file: str) -> _File:
+    """Read what a file says of itself. Raises RequestError if it is damaged, or not Parquet."""
+    try:
+        metadata = pq.read_metadata(file)
+        schema = metadata.schema.to_arrow_schema()
+        noted = base64.b64decode((metadata.metadata or {}).get(b"ARROW:schema", b""))
+        for column in pa.ipc.read_schema(pa.BufferReader(noted)) if noted else ():
+            i = schema.get_field_index(column.name)  # -1 where several have this name
+            if i >= 0 and kinds.is_dictionary(column.type):
+                schema = schema.set(i, column)
+    except (pa.ArrowException, OSError) as error:
+        if Path(file).suffix != ".parquet":
+            raise RequestError(
+                "bad_folder",
+                f"{file} is no Parquet file.",
+                "Move it out of the folder, or let its name begin with _ to have it passed over.",
+            ) from error
+        raise unreadable(file, error) from error
+    return _File(file, metadata, schema)
 
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+def _read_folders(path: str, files: Sequence[_File]) -> None:
+    """Give each file the values in the names of its folders, whole numbers as such."""
+    for file in files:
+        for part in Path(file.path).parts[len(Path(path).parts) : -1]:
+            name, equals, value = map(unquote, part.partition("="))
+            if equals:
+                file.known[name] = None if value == NO_PARTITION else value
+    for name in {name for file in files for name in file.known}:
+        values = [file.known.get(name) for file in files]
+        if all(value is not None and WHOLE_NUMBER.fullmatch(value) for value in values):
+            for file in files:
+                file.known[name] = int(file.known[name])
+
+
+def _types_of(files: Sequence[_File]) -> tuple[dict[str, Any], set[str]]:
+    """Find types that hold the columns of all files, and which columns are categories.
+
+    Raises RequestError if a file has several columns of one name, if files have different columns,
+    or if the types of a column have none in common.
+    """
+    common, categories = pa.schema([]), set()
+    for file in files:
+        twice = [name for name, n in Counter(file.schema.names).items() if n > 1]
+        if twice:
+            raise RequestError(
+                "columns_differ",
+                f"{file.path} has several columns {twice[0]!r}.",
+                "Give each column a name of its own.",
+            )
+        found = {column.name: column.type for column in file.schema}
+        for name, value in file.known.items():
+            kind = pa.int64() if isinstance(value, int) else pa.string()
+            found.setdefault(name, pa.dictionary(pa.int32(), kind))
+        dictionaries = {name for name, kind in found.items() if kinds.is_dictionary(kind)}
+        categories |= dictionaries
+        found |= {name: found[name].value_type for name in dictionaries}
+        other = sorted(found.keys() ^ set(common.names)) if file is not files[0] else []
+        try:
+            if other:
+                raise pa.ArrowInvalid(f"only one of them has a column {other[0]!r}")
+            both = [common, pa.schema(list(found.items()))]
+            common = pa.unify_schemas(both, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise RequestError(
+                "columns_differ",
+                f"{file.path} does not fit the files before it, such as {files[0].path}: {error}.",
+                "All files of a folder need the same columns, of the same types.",
+            ) from error
+    return {column.name: column.type for column in common}, categories
+
+
+def _with_nulls(files: Sequence[_File]) -> set[str]:
+    """Find the columns that have nulls, as far as the files say so."""
+    return {
+        column.path_in_schema
+        for file in files
+        for group in map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        for column in map(group.column, range(group.num_columns))
+        if column.statistics is not None and column.statistics.null_count
+    }
 
 
 def _is_aside(kind: Any) -> bool:
     """Whether a column of this type describes the samples."""
-    from pyarrow import types
-
-    return _is_text(kind) or bool(types.is_timestamp(kind) or types.is_date(kind))
+    return kind in TEXTS or bool(kinds.is_timestamp(kind) or kinds.is_date(kind))
 
 
 def _item_type(kind: Any) -> Any:
     """Return the type of a list's items; any other type as it is."""
-    from pyarrow import types
-
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return kind.value_type if any(is_kind(kind) for is_kind in lists) else kind
+    return getattr(kind, "value_type", kind)
 
 
-def _widths(parts: Mapping[str, Mapping[str, Any]], lists: set[str]) -> dict[str, int]:
+def _widths(files: Sequence[_File], lists: set[str]) -> dict[str, int]:
     """Return the length of the first list with items in each column; 0 if there is none."""
-    import pyarrow.compute as pc
-
     widths = dict.fromkeys(lists, 0)
-    left = set(lists)
-    for file, known in parts.items():
-        for arrays in _batches({file: known}, left, LOOK_ROWS) if left else ():
-            for name in left:
-                lengths = pc.list_value_length(arrays[name]).fill_null(0).to_numpy()
-                widths[name] = next((int(n) for n in lengths if n), 0)
-            left = {name for name in left if not widths[name]}
-            if not left:
+    for file in files:
+        for arrays in file.batches(lists, LOOK_ROWS) if not all(widths.values()) else ():
+            for name in lists:
+                lengths = pc.list_value_length(arrays[name]).drop_null()
+                widths[name] = widths[name] or next((n for n in lengths.to_pylist() if n), 0)
+            if all(widths.values()):
                 break
     return widths
 
@@ -166,11 +281,9 @@ def _labels(path: str, features: list[str], widths: Mapping[str, int]) -> list[s
         name = twice.rpartition("_")[0]
         raise RequestError(
             "same_name",
-            f"{path} has a column {twice!r}, as the features would be called that are made of the "
-            f"lists in {name!r}.",
+            f"{path} has a column {twice!r}, as a feature made of the lists in {name!r} is called.",
             Text(
-                "If it describes the samples, say {coordinates}; else give one of them "
-                "another name.",
+                "If it describes the samples, say {coordinates}; else give it another name.",
                 coordinates=twice,
             ),
         )
@@ -182,13 +295,10 @@ def _dtype(kind: Any, path: str, name: str, gaps: set[str]) -> np.dtype[Any]:
 
     Integers and truth values of columns with ``gaps`` become float64.
     """
-    from pyarrow import types
-
-    if types.is_decimal(kind) or types.is_null(kind):
+    whole = kinds.is_boolean(kind) or kinds.is_integer(kind)
+    if kinds.is_decimal(kind) or kinds.is_null(kind) or (whole and name in gaps):
         return np.dtype(np.float64)
-    if name in gaps and (types.is_boolean(kind) or types.is_integer(kind)):
-        return np.dtype(np.float64)
-    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+    if whole or kinds.is_floating(kind):
         found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
         return found
     raise RequestError(
@@ -199,7 +309,7 @@ def _dtype(kind: Any, path: str, name: str, gaps: set[str]) -> np.dtype[Any]:
 
 
 def _coordinate(kind: Any, path: str, name: str, gaps: set[str]) -> Coordinate:
-    if _is_text(kind):
+    if kind in TEXTS:
         return Coordinate.text(name)
     if not _is_aside(kind):
         return Coordinate(name, _dtype(kind, path, name, gaps))
@@ -209,27 +319,11 @@ def _coordinate(kind: Any, path: str, name: str, gaps: set[str]) -> Coordinate:
 
 def _timestamp(kind: Any) -> Any:
     """Return the type of timestamps for times and dates."""
-    import pyarrow as pa
-
     return pa.timestamp("s" if kind == pa.date32() else getattr(kind, "unit", "ms"))
 
 
-def _batches(parts: Mapping[str, Mapping[str, Any]], columns: set[str], rows: int) -> Iterator[Any]:
-    """Yield columns of some rows by name, file after file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for file, known in parts.items():
-        # A dataset's scanner reads whole row groups ahead; a buffered file is read by pages.
-        with pq.ParquetFile(file, buffer_size=PAGE_BYTES, pre_buffer=False) as opened:
-            stored = [name for name in opened.schema_arrow.names if name in columns]
-            for batch in opened.iter_batches(rows, columns=stored, use_threads=False):
-                same = {n: pa.repeat(pa.scalar(v), len(batch)) for n, v in known.items()}
-                yield same | {name: batch.column(name) for name in batch.schema.names}
-
-
 def _blocks(
-    parts: Mapping[str, Mapping[str, Any]],
+    files: Sequence[_File],
     types: Mapping[str, Any],
     features: list[str],
     widths: Mapping[str, int],
@@ -239,36 +333,33 @@ def _blocks(
 ) -> Iterator[Block]:
     described = {c.column for c in coordinates.values()}
     start = 0
-    for arrays in _batches(parts, {*features, *described}, rows):
-        columns = [
-            _vectors(arrays[name], widths[name], dtype, name, start)
-            if name in widths
-            else _numbers(arrays[name], dtype, name)
-            for name in features
-        ]
-        yield {VALUES: np.column_stack(columns)} | {
-            stored: _described(arrays[c.column], types[c.column], stored, c)
-            for stored, c in coordinates.items()
-        }
-        start += len(columns[0])
+    for file in files:
+        for arrays in file.batches({*features, *described}, rows):
+            columns = [
+                _vectors(arrays[name], widths[name], dtype, name, start)
+                if name in widths
+                else _numbers(arrays[name], dtype, name)
+                for name in features
+            ]
+            yield {VALUES: np.column_stack(columns)} | {
+                stored: _described(arrays[c.column], types[c.column], c)
+                for stored, c in coordinates.items()
+            }
+            start += len(columns[0])
 
 
 def _vectors(
     array: Any, width: int, dtype: np.dtype[Any] | None, name: str, start: int
 ) -> NDArray[Any]:
     """Turn lists, of which the first is in row ``start``, into (rows, width) numbers."""
-    import pyarrow.compute as pc
-
     lengths = pc.list_value_length(array).fill_null(-1).to_numpy()
-    other = np.flatnonzero(lengths != width)
-    if len(other):
-        first = lengths[other[0]]
-        alike = np.flatnonzero(lengths == first)
-        rows = ", ".join(str(start + i) for i in alike[:SHOWN]) + ", ..." * (len(alike) > SHOWN)
+    if (lengths != width).any():
+        row = int(np.argmax(lengths != width))
+        found = "null" if lengths[row] < 0 else f"a list of {lengths[row]}"
         raise RequestError(
             "ragged_rows",
-            f"Column {name!r} holds {'null' if first < 0 else f'a list of {first}'} where others "
-            f"are lists of {width}: row{'s' * (len(alike) > 1)} {rows} (counted from 0).",
+            f"Column {name!r} holds {found} where others are lists of {width}: row {start + row} "
+            "(counted from 0).",
             "Leave out rows without a list; the others need the same length.",
         )
     return _numbers(array.flatten(), dtype, name).reshape(len(array), width)
@@ -276,9 +367,7 @@ def _vectors(
 
 def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]:
     """Convert a column to ``dtype``, or round it to float64 if that is None; nulls become NaN."""
-    from pyarrow import types
-
-    if dtype is not None and types.is_integer(array.type):
+    if dtype is not None and kinds.is_integer(array.type):
         known = array.drop_null().to_numpy(zero_copy_only=False)
         hint = AS_TEXT if array.null_count else keep_whole(name, gaps=False)
         known = cast(known, dtype, f"Column {name!r}", hint, exactly=True)
@@ -291,32 +380,21 @@ def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]
     return values if dtype is None else cast(values, dtype, f"Column {name!r}", OTHER_DTYPE)
 
 
-def _described(array: Any, kind: Any, stored: str, coordinate: Coordinate) -> NDArray[Any]:
+def _described(array: Any, kind: Any, coordinate: Coordinate) -> NDArray[Any]:
     """Convert a coordinate of some samples to what is stored."""
-    import pyarrow as pa
-
     name = coordinate.column
-    if stored == SAMPLE:
-        called = ("" if x is None else str(x) for x in array.to_pylist())
-        return np.fromiter(called, dtype=object, count=len(array))
-    if not (_is_text(kind) or _is_aside(kind)):
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        return _numbers(array, coordinate.dtype, name)
-    array = array.cast(kind)
-    if _is_text(kind):
-        return np.asarray(
-            array.cast("large_string").fill_null("").to_numpy(zero_copy_only=False), dtype=object
-        )
-    points = array.cast(_timestamp(kind)).cast("int64")
-    stamps = np.asarray(points.fill_null(NO_TIME).to_numpy())
-    last = LAST_SECOND * A_SECOND[_timestamp(kind).unit]
-    outside = ((stamps > last) | (stamps < -last)) & (stamps != NO_TIME)
+    if coordinate.dtype == TEXT:
+        return np.array(["" if x is None else str(x) for x in array.to_pylist()], dtype=object)
+    if not _is_aside(kind):
+        decoded = array.dictionary_decode() if kinds.is_dictionary(array.type) else array
+        return _numbers(decoded, coordinate.dtype, name)
+    times = array.cast(kind).cast(_timestamp(kind)).to_numpy(zero_copy_only=False)
+    outside = (times < FIRST_TIME) | (times > LAST_TIME)  # not so of NaT
     if outside.any():
-        when = np.datetime64(int(stamps[outside][0]), _timestamp(kind).unit)
         raise RequestError(
             "does_not_fit_dtype",
-            f"Column {name!r} holds {when}: a date outside of 1678 to 2262.",
+            f"Column {name!r} holds {times[outside][0]}: a date outside of 1678 to 2262.",
             "Leave the column out, convert it to text, or leave such dates empty.",
         )
+    stamps: NDArray[Any] = times.view(np.int64)
     return stamps

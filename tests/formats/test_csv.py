@@ -222,7 +222,7 @@ def test_a_column_with_a_point_or_an_exponent_is_floating_point(tmp_path: Path, 
 
 
 def test_integers_beyond_64_bits(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text(f"a,b\n{2**64 - 1},1\n{10**22},2\n")
+    (tmp_path / "x.csv").write_text(f"a,b\n{10**22},1\n{2**64 - 1},2\n")
     with pytest.raises(RequestError, match=f"'a' .*{10**22}") as raised:
         convert(tmp_path / "x.csv", tmp_path / "out.zarr")
     assert "`coordinates='a'`" in raised.value.remedy
@@ -245,11 +245,17 @@ def test_separators_and_decimals_of_spreadsheets(
     assert ("comma" in str(done.notes)) == (decimal == ",")
 
 
+def test_points_among_decimal_commas_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a;b\n" + "1,5;2\n" * 900 + "1.234;2\n")
+    with pytest.raises(RequestError, match=r"'a' .*'1\.234'"):
+        convert(tmp_path / "x.csv", tmp_path / "out.zarr")
+
+
 def test_quoted_decimals_with_commas_between_commas_are_told(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text('a,b\n1,"1,5"\n2,"-2,5e3"\n')
     done, found = convert_and_open(tmp_path / "x.csv")
     assert found["b"].values.tolist() == ["1,5", "-2,5e3"]
-    assert "'b': numbers with commas, such as '1,5', are text" in done.notes[0]
+    assert "'b': numbers with commas are text" in done.notes[0]
     (tmp_path / "x.csv").write_text("a;b\n" + "1;2\n" * 150 + "1;2,5\n")
     with pytest.raises(RequestError, match="'2,5'") as raised:
         convert(tmp_path / "x.csv", tmp_path / "other.zarr")
