@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.errors import RequestError
 from kmufs_stream.factors.factor import Factor
 from kmufs_stream.factors.store import load_factor
 from kmufs_stream.sources import Matrix, open_matrix
@@ -87,27 +87,24 @@ def open_like(made: Factor | PlaceLike | None, data: Any, **options: Any) -> Mat
     for names in TOGETHER:  # one that is given speaks for all
         if any(options.get(name) for name in names):
             known = {name: value for name, value in known.items() if name not in names}
-    try:
-        return open_matrix(data, **{**options, **known})
-    except RequestError as error:
-        if not known or error.code not in LACKING:
-            raise
-        # Only a store has variables to choose from.
-        name = None if error.code == "not_a_store" else known.get("variable")
-        lacking = error
-        for kept in (WHICH + DIMS, DIMS, ()):
-            less = {key: known[key] for key in kept if key in known}
-            try:
-                found = open_matrix(data, **{**options, **less})
-            except RequestError as other:
-                if other.code == "unknown_variable":  # no matter in which group it was
-                    lacking = other
-                continue
-            if name is None or found.metadata.name in (name, UNNAMED):
-                return found
-        if lacking.code == "unknown_variable" and name is not None:
-            lacking.remedy += f" The selection or factor was made of {name!r}."
-        raise lacking from None
+    if not known:
+        return open_matrix(data, **options)
+    refused, name = None, known.get("variable")
+    for kept in (tuple(known), WHICH + DIMS, DIMS, ()):
+        said = {option: known[option] for option in kept if option in known}
+        try:
+            found = open_matrix(data, **{**options, **said})
+        except RequestError as error:
+            if refused is None and error.code not in LACKING:
+                raise
+            refused = refused or error
+            if error.code == "not_a_store":  # only a store has variables to choose from
+                name = None
+            continue
+        if said == known or name is None or found.metadata.name in (name, UNNAMED):
+            return found
+    assert refused is not None
+    raise refused
 
 
 def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
@@ -116,37 +113,21 @@ def as_decomposed(factor: Factor, matrix: Matrix) -> Matrix:
     Those with which the data were opened are kept; whether they are the factor's is checked by
     :func:`kmufs_stream.factors.identity.check_belongs`. Raises RequestError as :func:`as_made`.
     """
-    matrix = as_made(matrix, factor.transforms, factor.where, "wrong_factor", "The factor")
+    matrix = as_made(matrix, factor.transforms, factor.where)
     asked, p = factor.features.asked, len(factor.features.mean)
     if matrix.asked is None and len(asked) < p == matrix.shape[1]:
         matrix = replace(matrix, asked=asked)
     return matrix
 
 
-def as_made(
-    matrix: Matrix, transforms: tuple[str, ...], where: str, code: str, whose: str
-) -> Matrix:
+def as_made(matrix: Matrix, transforms: tuple[str, ...], where: str) -> Matrix:
     """Apply recorded transforms and a recorded condition, unless the data were opened with others.
 
     Raises RequestError if the data lack what the condition is about.
     """
     if not matrix.transforms:
         matrix = transformed(matrix, transforms)
-    if not where or matrix.provenance.where:
-        return matrix
-    try:
-        return samples_meeting(matrix, where)
-    except RequestError as error:
-        raise RequestError(
-            code,
-            Text(
-                "{} was made of the samples that meet {!r}: {}",
-                whose,
-                where,
-                error.__cause__ or error.message,
-            ),
-            "Give the data that it was made of, with their coordinates.",
-        ) from error
+    return samples_meeting(matrix, where) if where and not matrix.provenance.where else matrix
 
 
 def _located(

@@ -141,8 +141,7 @@ class StoredSelection:
                 f"{', '.join(whole.transforms)}.",
                 "Open it without: those of the selection are applied.",
             )
-        where = self.attrs.get("where", "")
-        whole = as_made(whole, self.transforms, where, "wrong_data", self.source)
+        whole = as_made(whole, self.transforms, self.attrs.get("where", ""))
         if whole.shape[0] != self.samples + len(self.dropped):
             raise self._other_than(whole, f"that has {whole.shape[0]} samples, not as many")
         if len(self.dropped):

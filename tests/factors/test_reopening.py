@@ -95,10 +95,8 @@ def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_p
     grids(9)[["sea"]].to_zarr(tmp_path / "deep.zarr", group="june")
     deep = decompose(open_matrix(tmp_path / "deep.zarr", group="june", sample_dims="time"), 3)
     named = replace(deep, located={"group": "june", **SAID})
-    with pytest.raises(RequestError, match=r"sea\.zarr has no variable 'air'") as caught:
+    with pytest.raises(RequestError, match="no group 'june'"):
         open_like(named, tmp_path / "sea.zarr")
-    assert "Variables there: lat (3,) float64, lon" in caught.value.remedy
-    assert "made of 'air'" in caught.value.remedy
     with pytest.raises(RequestError, match=r"deep\.zarr \(group 'june'\) has no variable 'air'"):
         open_like(named, tmp_path / "deep.zarr")
     with pytest.raises(RequestError, match="no group 'may'"):
@@ -141,9 +139,9 @@ def test_a_factor_knows_what_of_its_data_takes_part(tmp_path: Path) -> None:
     added = update(factor, open_matrix(new, where="batch < 2"))
     assert (added.where, added.origin) == ("batch < 2", {"source": f"{old}, then {new}"})
     assert update(factor, new).where == ""
-    with pytest.raises(RequestError, match=r"samples that meet 'batch < 2': ") as caught:
+    with pytest.raises(RequestError, match="the samples have no coordinate batch") as caught:
         select(store("unlike.zarr", 90), 2, 3, factor=factor)
-    assert caught.value.code == "wrong_factor"
+    assert caught.value.code == "bad_condition"
 
 
 def test_nothing_but_where_the_table_is_is_taken_from_what_was_made(
