@@ -10,7 +10,6 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pandas as pd
-import scipy.sparse
 import xarray as xr
 import zarr
 from upath import UPath
@@ -22,7 +21,7 @@ from kmufs_stream.sources.arrays import open_bare, open_dataarray, open_dataset,
 from kmufs_stream.sources.matching import ask_features
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.nodes import find_node
-from kmufs_stream.sources.opening import Names, Opening, named
+from kmufs_stream.sources.opening import DIMS, Names, Opening, named
 from kmufs_stream.sources.samples import samples_meeting
 from kmufs_stream.sources.transforms import transformed
 from kmufs_stream.sources.zarr_store import open_array, open_store
@@ -142,16 +141,11 @@ def open_matrix(
 def _open_in_python(data: Any, opening: Opening) -> Matrix:
     kind = type(data).__name__
     if isinstance(data, xr.Dataset):
-        opening.refuse_choice(kind, "variable", "features_from_variables")
+        used = (*DIMS, "variable", "features_from_variables")
+        opening.refuse_others("not_a_store", f"a {kind}", *used)
         return open_dataset(data, opening)
-    opening.refuse_choice(kind)
+    opening.refuse_others("not_a_store", f"a {kind}", *([] if isinstance(data, Matrix) else DIMS))
     if isinstance(data, Matrix):
-        if opening.has_dims:
-            raise RequestError(
-                "bad_option",
-                "The dimensions of a Matrix were chosen as it was opened.",
-                Text("Leave out {sample_dims} and {feature_dims}, or open the data again."),
-            )
         return data
     if isinstance(data, zarr.Array):
         return open_array(data, opening)
@@ -163,13 +157,6 @@ def _open_in_python(data: Any, opening: Opening) -> Matrix:
         return open_bare(data, opening)
     known = (
         "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "
-        "DataFrame, or a Dask or NumPy array."
+        "DataFrame, or a Dask or NumPy array; anndata.AnnData(X).write_h5ad writes sparse data."
     )
-    if type(data).__module__.partition(".")[0] == "anndata":
-        known = "Write it with write_h5ad('cells.h5ad') and give that path."
-    elif scipy.sparse.issparse(data):
-        known = (
-            "KMeansUFS(k, h).fit takes it; or write it, as anndata.AnnData(X).write_h5ad('x.h5ad') "
-            "does, and give that path."
-        )
     raise RequestError("unknown_source", f"A {kind} cannot be opened as it is.", known)

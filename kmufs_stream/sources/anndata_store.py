@@ -43,14 +43,7 @@ def open_anndata(found: Node, opening: Opening) -> Matrix:
     is not installed.
     """
     place, path, root = found
-    if opening.variable or opening.has_dims or opening.features_from_variables:
-        raise RequestError(
-            "bad_option",
-            f"{path} is AnnData: its samples are obs, its features var.",
-            Text(
-                "Leave out {variable}, {sample_dims}, {feature_dims} and {features_from_variables}."
-            ),
-        )
+    opening.refuse_others("bad_option", f"{path}, which is AnnData,", "group", "layer", "raw")
     group = opening.group
     values, table = _places(root, path, opening)
     node = root[values]

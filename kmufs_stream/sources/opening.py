@@ -8,10 +8,11 @@ from typing import Any
 
 import zarr
 
-from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.errors import Option, RequestError, Text
 from kmufs_stream.storage.retrying import RETRIES, with_retries
 
 Names = str | Sequence[str] | None
+DIMS = ("sample_dims", "feature_dims")
 NOT_CHOICES = ("fill_missing_chunks", "retries")
 
 
@@ -45,18 +46,14 @@ class Opening:
             if name not in NOT_CHOICES
         }
 
-    def refuse_choice(self, what: str, *allowed: str) -> None:
-        """Raise RequestError if a table within a store is chosen: ``what`` is none."""
-        chosen = self.located().keys() - {"sample_dims", "feature_dims", *allowed}
-        if chosen:
+    def refuse_others(self, code: str, what: str, *used: str) -> None:
+        """Raise RequestError if a parameter is given that has no use for ``what``."""
+        others = [name for name in self.located() if name not in used]
+        if others:
             raise RequestError(
-                "not_a_store",
-                Text(
-                    "{variable}, {group}, {features_from_variables}, {layer} and {raw} "
-                    "choose within a store; {} is not one.",
-                    what,
-                ),
-                "Leave them out, or give a path or a store.",
+                code,
+                Text("{} of {} cannot be chosen.", Option(others[0]), what),
+                "Leave it out, or give other data.",
             )
 
     def retrying(self, array: zarr.Array[Any]) -> zarr.Array[Any]:

@@ -39,7 +39,7 @@ from kmufs_stream.sources.matrix import (
 )
 from kmufs_stream.sources.names import feature_labels
 from kmufs_stream.sources.nodes import Node, bad_metadata, find_node
-from kmufs_stream.sources.opening import Opening
+from kmufs_stream.sources.opening import DIMS, Opening
 from kmufs_stream.sources.variables import open_side_by_side
 from kmufs_stream.sources.zarr_rows import StoredRows, packing
 from kmufs_stream.storage.chunks import Inventory, address, coordinate_of
@@ -56,12 +56,8 @@ def open_store(node: Node, opening: Opening) -> Matrix:
 
     Raises RequestError unless it leads to a numeric variable of a readable Zarr store.
     """
-    if opening.layer is not None or opening.raw:
-        raise RequestError(
-            "not_anndata",
-            f"{node.name} is not AnnData, so it has no layers and no raw.",
-            Text("Leave out {layer} and {raw}; {variable} chooses within a Zarr store."),
-        )
+    within = ("variable", "group", "features_from_variables", *DIMS)
+    opening.refuse_others("not_anndata", f"{node.name}, which is not AnnData,", *within)
     try:
         return _open(node, opening)
     except KmufsError:
@@ -81,14 +77,7 @@ def _open(node: Node, opening: Opening) -> Matrix:
         if opening.features_from_variables:
             return open_side_by_side(node.place, dataset, opening)
         return _matrix(node, dataset, _choose(node, dataset, opening), opening)
-    if opening.variable is not None or opening.features_from_variables:
-        variable = opening.variable
-        raise RequestError(
-            "unknown_variable",
-            f"{node.name} is a single Zarr array, it has no "
-            + ("variables." if variable is None else f"variable {variable!r}."),
-            Text("Leave out {variable} and {features_from_variables}."),
-        )
+    opening.refuse_others("unknown_variable", f"{node.name}, a single array,", "group", *DIMS)
     return _matrix(node, StoredDataset(), node.node, opening)
 
 

@@ -411,7 +411,7 @@ VARIABLES = [
         code="no_table",
         remedy="--features-from-variables",
     ),
-    Kind("variables of an array", bare(X), SIDE, code="unknown_variable", remedy="Leave out"),
+    Kind("variables of an array", bare(X), SIDE, code="unknown_variable", remedy="Leave it out"),
     Kind(
         "only series",
         xarray_store(series()),
