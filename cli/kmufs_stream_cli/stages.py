@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 import psutil
 
@@ -14,17 +12,7 @@ from kmufs_stream import Advanced, Event, Planned, Started
 from kmufs_stream.errors import counted
 from kmufs_stream_cli.show import size
 
-WINDOW = 30.0  # seconds over which a rate is taken
 LEAST_READING = 0.05  # of the time of all tasks: reading that takes less is no limit
-
-
-class Mark(NamedTuple):
-    """What a stage has done by some moment, and what tasks have spent on it, in seconds."""
-
-    moment: float
-    done: int = 0
-    reading: float = 0.0
-    working: float = 0.0
 
 
 class Stage:
@@ -34,20 +22,15 @@ class Stage:
         self.event, self._clock = event, clock
         self.began, self.ended = clock(), 0.0
         self.done = self._restored = 0
+        self._reading = self._working = 0.0  # seconds of all tasks
         self._figures: dict[str, float] = {}
-        self._marks = deque([Mark(self.began)])  # of the last WINDOW; never empty
 
     def advance(self, event: Advanced) -> None:
         self.done += event.count
+        self._restored += event.count if event.restored else 0
+        self._reading += event.reading
+        self._working += event.working
         self._figures.update(event.figures)
-        if event.restored:
-            self._restored += event.count
-            return
-        before, now = self._marks[-1], self._clock()
-        reading, working = before.reading + event.reading, before.working + event.working
-        self._marks.append(Mark(now, self.done - self._restored, reading, working))
-        while len(self._marks) > 2 and self._marks[1].moment < now - WINDOW:
-            self._marks.popleft()
 
     def end(self) -> None:
         self.ended = self._clock()
@@ -84,12 +67,10 @@ class Stage:
     @property
     def rates(self) -> list[str]:
         """Its rate, and what that would be if tasks did nothing but read, as far as known."""
-        speed = self._speed()
-        first, last = self._marks[0], self._marks[-1]
-        reading, working = last.reading - first.reading, last.working - first.working
-        rates = [self._rate(speed)]
-        if reading > LEAST_READING * working and speed > 0:
-            rates.append(f"reading alone about {self._rate(speed * working / reading)}")
+        rates = [self._rate(self._speed)]
+        if self._reading > LEAST_READING * self._working and self._speed > 0:
+            alone = self._speed * self._working / self._reading
+            rates.append(f"reading alone about {self._rate(alone)}")
         return rates
 
     @property
@@ -99,7 +80,7 @@ class Stage:
     @property
     def left(self) -> str:
         """The time left, and that of all reading if more reads follow; empty if not known."""
-        stage, speed = self.event, self._speed()
+        stage, speed = self.event, self._speed
         if not stage.total or speed <= 0 or self.ended:
             return ""
         left = (stage.total - self.done) / speed
@@ -112,11 +93,10 @@ class Stage:
         whole = left + (stage.of - stage.number) * stage.total / speed
         return f"{said}, {most}{duration(whole)} of all reading"
 
+    @property
     def _speed(self) -> float:
-        """How many are done in a second: lately, or by a stage that has ended."""
-        first = Mark(self.began) if self.ended else self._marks[0]
-        passed = (self.ended or self._clock()) - first.moment
-        return (self._marks[-1].done - first.done) / max(passed, 1e-6)
+        """How many are done in a second, without those of an earlier run."""
+        return (self.done - self._restored) / max(self.seconds, 1e-6)
 
     def _rate(self, speed: float) -> str:
         if speed <= 0 or not self.event.unit:

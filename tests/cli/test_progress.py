@@ -264,17 +264,6 @@ def test_rate_and_time_left_leave_out_what_a_checkpoint_restored() -> None:
     assert run.take(Noticed("a checkpoint")) is None
 
 
-def test_the_rate_is_that_of_the_last_half_minute() -> None:
-    clock = Clock()
-    run = Told(clock)
-    stage = begun_stage(run, "read", total=10_000, unit="rows", unit_bytes=1_000_000)
-    for count in (1, 10):
-        for _ in range(100):
-            clock.now += 1.0
-            run.take(Advanced(count))
-    assert stage.rates == ["10.0 MB/s"]
-
-
 def test_no_event_is_lost_between_threads() -> None:
     run = Told()
     stage = begun_stage(run, "read", total=80_000, unit="rows")
