@@ -23,7 +23,7 @@ from kmufs_stream.storage.provenance import CHECKPOINT, FACTOR, FORMAT_VERSIONS,
 from kmufs_stream.streaming import checkpoint
 from kmufs_stream.streaming.tree import Node, Tree
 
-SELF = ("format", "format_version", "version", "command", "created", "source", "fingerprint")
+RECORDED = ("format_version", "version", "command", "created", "source")
 OUTCOME = re.compile(
     "objective|optimum|solver_objective|iterations|converged|at_noise|beyond_noise|near_copies|"
     "ambiguous|kept|passes|settled|score_error|last_change|samples_dropped|missing_values|"
@@ -31,6 +31,7 @@ OUTCOME = re.compile(
 )
 DIGESTS = ("data labels", "data asked", "data values", checkpoint.CHUNKS)
 SHAPE = ("samples", "features", "k", "h")
+OTHERS = {*RECORDED, *SHAPE, "format", "fingerprint", "checksum"}
 
 
 def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     unfinished = found.format == CHECKPOINT
     said = _of_checkpoint(place, found.attributes) if unfinished else found.attributes
     arrays = {} if unfinished else _arrays(place)
-    rest = {name: value for name, value in said.items() if name not in (*SELF, *SHAPE, "checksum")}
+    rest = {name: value for name, value in said.items() if name not in OTHERS}
     outcome = {name: rest.pop(name) for name in [*rest] if OUTCOME.fullmatch(name)}
     for name in TRUTHS & outcome.keys():
         outcome[name] = bool(outcome[name])
@@ -94,12 +95,8 @@ def info(path: PlaceLike, *, storage_options: Mapping[str, Any] | None = None) -
     return {
         "path": name_of(place),
         "kind": found.format.removeprefix("kmufs-"),
-        "format_version": said.get("format_version"),
         "reads": FORMAT_VERSIONS[found.format],
-        "version": said.get("version"),
-        "command": said.get("command"),
-        "created": said.get("created"),
-        "source": said.get("source"),
+        **{name: said.get(name) for name in RECORDED},
         "identity": "-".join(identity.values()) if isinstance(identity, dict) else identity,
         "shape": shape,
         "options": rest,

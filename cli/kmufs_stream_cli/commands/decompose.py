@@ -11,7 +11,7 @@ from kmufs_stream_cli.typed import typed
 if TYPE_CHECKING:
     from kmufs_stream import Factor
 
-SPECTRUM = 10  # components that are shown
+SPECTRUM = 7  # components that are shown
 BAR = 30  # letters of the longest
 
 

@@ -153,10 +153,10 @@ def _show(found: Evaluation, labels: str | None) -> None:
 def _labels(found: Evaluation, labels: str | None) -> str:
     """Say which classes were compared with, and how well they agree; or which could be."""
     if (agreement := found.agreement) is not None:
+        part = f" of {agreement.samples:,} samples" * (agreement.samples < found.samples)
         return (
-            f"{labels}, {counted(agreement.classes, 'classes')} of "
-            f"{counted(agreement.samples, 'samples')}: accuracy {agreement.accuracy:.2%}, "
-            f"NMI {agreement.nmi:.4f}, ARI {agreement.ari:.4f}"
+            f"{labels}, {counted(agreement.classes, 'classes')}{part}: accuracy "
+            f"{agreement.accuracy:.2%}, NMI {agreement.nmi:.4f}, ARI {agreement.ari:.4f}"
         )
     said = "none given: --labels VAR compares with known classes"
     if found.described_by:
@@ -179,7 +179,7 @@ def _measures(found: Evaluation, summary: dict[str, Any]) -> list[tuple[str, str
             f"mean |correlation| {summary['mean_correlation']:.4f}; effective rank "
             f"{summary['effective_rank']:.1f}",
         ),
-        ("clusters", ", ".join(f"{size:,}" for size in summary["cluster_sizes"]) + " samples"),
+        ("clusters", f"of {found.sizes.min():,} to {found.sizes.max():,} samples"),
         (
             "K-means",
             f"best of {counted(summary['starts'], 'starts')}, {converged} after "

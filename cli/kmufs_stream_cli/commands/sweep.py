@@ -182,8 +182,7 @@ def _suggested_k(found: Sweep) -> list[tuple[str, str]]:
         ("suggested", said),
         (
             "noise edge",
-            f"{k.above_noise:,} of {k.components:,} components are above {k.noise_edge:.4g}, where "
-            "independent features end",
+            f"{k.above_noise:,} of {k.components:,} components are above {k.noise_edge:.4g}",
         ),
         ("widest gap", f"k = {k.widest_gap}"),
     ]
