@@ -95,7 +95,7 @@ def took(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("time", time), ("memory", memory)]
 
 
-def doubts(factor: Factor) -> list[tuple[str, str]]:
+def factor_facts(factor: Factor) -> list[tuple[str, str]]:
     """Say that scores have not settled, and which features are excluded, if so."""
     rows = []
     if not factor.settled:

@@ -77,7 +77,7 @@ def show_factor(factor: Factor, summary: dict[str, Any], what: str = "Decomposed
     show.line()
     rows = [
         ("rank", f"{summary['rank']:,}: select takes --k up to this"),
-        *show.doubts(factor),
+        *show.factor_facts(factor),
         ("reads", str(summary["passes"])),
         *show.took(summary),
         ("output", summary["output"]),

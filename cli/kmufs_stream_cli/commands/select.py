@@ -134,7 +134,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     rows = [
         ("objective", f"{result.objective:.6g}, {share:.2%} of the optimum {result.optimum:.6g}"),
         ("solver", f"{result.solver}: {_ending(result)}"),
-        *show.doubts(result.factor),
+        *show.factor_facts(result.factor),
         *_doubts(result, summary),
     ]
     notes = [result.matrix.hint, *result.notes]
