@@ -18,6 +18,7 @@ from kmufs_stream.results.measures import COPIES
 POINTS = 1500  # more are drawn as an image
 NAMED, NAME = 40, 28  # features of a map that are named, at most, and letters of a name
 CURVES = 24  # of a sweep that have a legend, at most
+STEPS = 50  # of a solver that are marked, at most
 DASHES, MARKERS = ("-", "--", ":", "-."), "osD^vP*X"
 ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # where a legend stands
 OTHERS = "0.6"  # grey of what is not chosen
@@ -180,7 +181,7 @@ def _convergence(result: Result) -> Picture:
     def draw(figure: FigureBase) -> None:
         every = figure.subplots(len(history), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (name, values) in zip(every, history.items(), strict=True):
-            axes.plot(np.arange(1, len(values) + 1), values)
+            axes.plot(np.arange(1, len(values) + 1), values, ".-" if len(values) < STEPS else "-")
             axes.set_title(HISTORY.get(name, name))
             if name == "objective":
                 axes.axhline(float(attrs["optimum"]), color="C1", ls=":")

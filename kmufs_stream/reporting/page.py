@@ -23,8 +23,6 @@ from kmufs_stream.reporting.figures import Picture, shortened
 from kmufs_stream.storage.provenance import TRUTHS, described
 from kmufs_stream.version import __version__
 
-AT_ONCE = 12  # chosen features that are listed before one asks for more
-LISTED = 300  # at most
 SIZE = (4.6, 3.8)  # inches of a figure
 CAPTION = 0.9  # inches of its title and caption in a PNG
 LETTERS, HEADING = 80, 28  # of a line of a caption, and of a result's name in a PNG
@@ -57,20 +55,19 @@ class Page:
     """What a report shows: figures in groups, each with a heading; nothing is drawn yet."""
 
     def __init__(self, contents: Sequence[Result | Trials]) -> None:
-        self.results = [content for content in contents if isinstance(content, Result)]
-        self.sweeps = [content for content in contents if isinstance(content, Trials)]
-        several = len(self.results) > 1
-        self.compared = figures.of_results(self.results) if several else []
-        self.of_results = [(result, figures.of_result(result)) for result in self.results]
-        self.of_sweeps = [(trials, figures.of_trials(trials)) for trials in self.sweeps]
-        self.agreement = overlap(self.results) if several else None
+        results = [content for content in contents if isinstance(content, Result)]
+        sweeps = [content for content in contents if isinstance(content, Trials)]
+        several = len(results) > 1
+        self.compared = figures.of_results(results) if several else []
+        self.agreement = overlap(results) if several else None
+        self.results = [(result, figures.of_result(result)) for result in results]
+        self.sweeps = [(trials, figures.of_trials(trials)) for trials in sweeps]
 
     @property
     def pictures(self) -> list[tuple[str, Picture]]:
         """All figures in order, each with its heading."""
-        each = [(result.name, pictures) for result, pictures in self.of_results]
-        each += [(trials.name, pictures) for trials, pictures in self.of_sweeps]
-        named = [("side by side", self.compared), *each]
+        each: list[tuple[Result | Trials, list[Picture]]] = [*self.results, *self.sweeps]
+        named = [("side by side", self.compared), *((of.name, pictures) for of, pictures in each)]
         return [(heading, picture) for heading, pictures in named for picture in pictures]
 
     def html(self, command: str | None, progress: Progress) -> str:
@@ -81,17 +78,12 @@ class Page:
             return _svg(picture)
 
         return TEMPLATES.get_template("page.html").render(
+            **vars(self),
             title=self._title(),
             command=command,
             version=__version__,
-            compared=self.compared,
-            agreement=self.agreement,
-            results=self.of_results,
-            sweeps=self.of_sweeps,
             svg=svg,
             facts=_facts,
-            at_once=AT_ONCE,
-            listed=LISTED,
         )
 
     def images(self, out: Path) -> dict[Path, bytes]:
@@ -106,7 +98,7 @@ class Page:
 
     def _title(self) -> str:
         if len(self.results) == 1 and not self.sweeps:
-            return self.results[0].name
+            return self.results[0][0].name
         numbers = {"selections": len(self.results), "sweeps": len(self.sweeps)}
         return " and ".join(counted(number, things) for things, number in numbers.items() if number)
 

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.errors import RequestError, Text, listed
 from kmufs_stream.factors.reopening import as_made
 from kmufs_stream.sources import Matrix, open_matrix
 from kmufs_stream.sources.layout import dense
@@ -134,13 +134,8 @@ class StoredSelection:
         Raises RequestError for a table that it cannot have been selected from.
         """
         if whole.transforms and whole.transforms != self.transforms:
-            raise RequestError(
-                "wrong_data",
-                f"{self.source} was made with the transforms: "
-                f"{', '.join(self.transforms) or 'none'}; {whole.source} is opened with: "
-                f"{', '.join(whole.transforms)}.",
-                "Open it without: those of the selection are applied.",
-            )
+            theirs, ours = listed(whole.transforms), listed(self.transforms)
+            raise self._other_than(whole, f"it had the transforms {ours}; that has {theirs}")
         whole = as_made(whole, self.transforms, self.attrs.get("where", ""))
         if whole.shape[0] != self.samples + len(self.dropped):
             raise self._other_than(whole, f"that has {whole.shape[0]} samples, not as many")
