@@ -115,6 +115,18 @@ def _choose(node: Node, dataset: StoredDataset, opening: Opening) -> zarr.Array[
         )
     if variable in arrays:
         return arrays[variable]
+    candidates = _candidates(dataset, opening) if variable is None else {}
+    if len(candidates) == 1:
+        return next(iter(candidates.values()))
+    if candidates:
+        raise RequestError(
+            "ambiguous_variable",
+            f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
+            Text(
+                "Choose one, for instance {variable}.",
+                variable=max(candidates, key=lambda name: _likelihood(candidates[name])),
+            ),
+        )
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     if variable is not None:
         raise RequestError(
@@ -124,19 +136,9 @@ def _choose(node: Node, dataset: StoredDataset, opening: Opening) -> zarr.Array[
             + f"Variables there: {_listing(below)}."
             + _group_of([n for n in below if n.endswith(f"/{variable}")], group),
         )
-    candidates = _candidates(dataset, opening)
-    if len(candidates) > 1:
-        raise RequestError(
-            "ambiguous_variable",
-            f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
-            Text(
-                "Choose one, for instance {variable}.",
-                variable=max(candidates, key=lambda name: _likelihood(candidates[name])),
-            ),
-        )
     deeper = [name for name, array in below.items() if "/" in name and array.ndim >= 2]
-    if candidates or (len(arrays) == 1 and not deeper):  # to be refused with the reason
-        return next(iter((candidates or arrays).values()))
+    if len(arrays) == 1 and not deeper:
+        return next(iter(arrays.values()))  # to be refused with the reason
     raise RequestError(
         "no_table",
         f"{where} holds no numeric variable of two or more dimensions; it holds {_listing(below)}.",
