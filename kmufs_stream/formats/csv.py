@@ -122,28 +122,37 @@ class _Text:
         missing = pc.is_in(written, pa.array(MISSING))
         return pc.if_else(missing, None, pc.replace_substring_regex(text, r"^\+", ""))
 
+    def plain(self, written: Any) -> NDArray[np.float64] | None:
+        """Convert the text of numbers without gaps, and quickly; return None for other text."""
+        if self.dialect.decimal == ".":
+            with contextlib.suppress(pa.ArrowInvalid):
+                values: NDArray[np.float64] = written.cast("float64").to_numpy()
+                return values
+        return None
+
     def kind(self, i: int, written: Any) -> Any:
         """Return the type of a column: float64, bool or string.
 
         Raises RequestError if it holds numbers beside text.
         """
-        with contextlib.suppress(pa.ArrowInvalid):  # in a wide table, this has to be quick
-            if self.dialect.decimal == "." and written.cast("float64"):
-                return pa.float64()
-        known = self.known(written)
-        if _all(known, NUMBER):
+        known = None if self.plain(written) is not None else self.known(written)
+        if known is None or _all(known, NUMBER):
             return pa.float64()
         number = pc.match_substring_regex(known, NUMBER)
         if pc.any(number).as_py():
             raise not_numeric(self.path, self.header[i], written.filter(pc.invert(number))[0])
         return pa.bool_() if _all(known, TRUTH) else pa.string()
 
-    def numbers(self, i: int, written: Any, dtype: np.dtype[Any], *, exact: bool) -> NDArray[Any]:
+    def numbers(self, i: int, written: Any, dtype: np.dtype[Any], exact: bool) -> NDArray[Any]:
         """Convert the text of a feature; if ``exact``, integers are not rounded but refused."""
-        kind, known, name = self.kind(i, written), self.known(written), self.header[i]
+        name = self.header[i]
+        source, values = f"Column {name!r} of {self.path}", self.plain(written)
+        if values is not None and not (exact and (np.abs(values) >= WHOLE).any()):
+            return cast(values, dtype, source, OTHER_DTYPE)
+        kind, known = self.kind(i, written), self.known(written)
         if kind == pa.string():
             raise not_numeric(self.path, name, written.filter(known.is_valid())[0])
-        values: NDArray[Any] = known.cast(kind).cast("float64").to_numpy(zero_copy_only=False)
+        values = known.cast(kind).cast("float64").to_numpy(zero_copy_only=False)
         if exact and (np.abs(values) >= WHOLE).any() and _all(known, INTEGER):
             whole = dtype.kind in "iu" and not known.null_count
             least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-WHOLE, WHOLE)
@@ -151,12 +160,12 @@ class _Text:
                 if not least <= value <= most:
                     raise RequestError(
                         "does_not_fit_dtype",
-                        f"Column {name!r} of {self.path} holds {value}, which {dtype} does not.",
+                        f"{source} holds {value}, which {dtype} does not.",
                         keep_whole(name, gaps=known.null_count > 0),
                     )
             if whole:
                 values = known.cast(pa.from_numpy_dtype(dtype)).to_numpy()
-        return cast(values, dtype, f"Column {name!r} of {self.path}", OTHER_DTYPE)
+        return cast(values, dtype, source, OTHER_DTYPE)
 
     def described(self, written: Any, dtype: Any) -> NDArray[Any]:
         """Convert a coordinate of the samples to what is stored."""
@@ -210,12 +219,12 @@ def open_csv(
     ]
     whole = wanted is not None and wanted.kind in "iu"
     dtype = wanted if wanted is not None and whole else np.dtype(np.float64)
-    truth = {i for i, kind in kinds.items() if kind == pa.bool_()}
+    read_as = [pa.string()] if pa.bool_() in kinds.values() else [pa.float64(), pa.string()]
     return ForeignTable(
         path,
         (len(features),),
         dtype,
-        partial(_blocks, text, features, truth, columns, dtypes, dtype, whole or wanted is None),
+        partial(_blocks, text, features, read_as, columns, dtypes, dtype, whole or wanted is None),
         np.array([header[i] for i in features], dtype=object),
         coordinates,
         held=HELD_BLOCKS * text.block + COLUMN_BYTES * len(header),
@@ -258,7 +267,7 @@ def _coordinate(column: str, dtype: Any) -> Coordinate:
 def _blocks(
     text: _Text,
     features: list[int],
-    odd: set[int],
+    kinds: Sequence[Any],
     columns: Mapping[str, int],
     dtypes: Mapping[int, Any],
     dtype: np.dtype[Any],
@@ -267,26 +276,23 @@ def _blocks(
 ) -> Iterator[Block]:
     """Yield blocks as pyarrow parses them.
 
-    Features are read as float64, but as text if they are ``odd``: of truth values, and all of them
-    from where a field is no number, or an integer that float64 may have rounded.
+    Features are read as float64; as text from where one is of truth values or no number, or float64
+    may have rounded an integer.
     """
     done = 0
-    place = {i: j for j, i in enumerate(features)}
-    while True:
-        plain = [i for i in features if i not in odd]
-        types = dict.fromkeys(plain, pa.float64()) | dict.fromkeys([*odd, *dtypes], pa.string())
+    for kind in kinds:
+        types = dict.fromkeys(features, kind) | dict.fromkeys(dtypes, pa.string())
         try:
             for batch in text.batches(types, done):
-                values = np.empty((len(batch), len(features)), dtype)
-                if plain:
-                    tensor = batch.select([str(i) for i in plain]).to_tensor(null_to_nan=True)
-                    numbers = tensor.to_numpy()
-                    if exact and (np.abs(numbers) >= WHOLE).any():
+                if kind == pa.float64():
+                    tensor = batch.select([str(i) for i in features]).to_tensor(null_to_nan=True)
+                    values = tensor.to_numpy()
+                    if exact and (np.abs(values) >= WHOLE).any():
                         break
-                    where = [place[i] for i in plain] if odd else slice(None)
-                    values[:, where] = cast(numbers, dtype, text.path, OTHER_DTYPE)
-                for i in odd:
-                    values[:, place[i]] = text.numbers(i, batch[str(i)], dtype, exact=exact)
+                    values = cast(values, dtype, text.path, OTHER_DTYPE)
+                else:
+                    written = ((i, batch[str(i)]) for i in features)
+                    values = np.column_stack([text.numbers(*w, dtype, exact) for w in written])
                 yield {VALUES: values} | {
                     name: text.described(batch[str(i)], dtypes[i]) for name, i in columns.items()
                 }
@@ -294,9 +300,8 @@ def _blocks(
             else:
                 return
         except pa.ArrowInvalid:
-            if not plain:
+            if kind == pa.string():
                 raise
-        odd = set(features)
 
 
 def _dtypes(text: _Text, columns: list[int]) -> dict[int, Any]:
