@@ -321,14 +321,12 @@ def _holds(dtype: Any, known: Any) -> bool:
     code = pc.match_substring_regex(known, LEADING_ZERO)
     if pc.any(code).as_py() or not _all(known, FIELDS[dtype]):
         return False
-    if dtype is np.float64:
-        whole = known.filter(pc.match_substring_regex(known, INTEGER)).cast("float64")
-        return not (np.abs(whole.to_numpy(zero_copy_only=False)) >= WHOLE).any()
     try:
-        known.cast(pa.from_numpy_dtype(np.dtype(dtype)))
+        values = known.cast(pa.from_numpy_dtype(np.dtype(dtype))).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return False
-    return True
+    rounds = dtype is np.float64 and _all(known, INTEGER)
+    return not (rounds and (np.abs(values) >= WHOLE).any())
 
 
 def _all(known: Any, pattern: str) -> bool:

@@ -82,7 +82,7 @@ def rows_of(path: str, separator: str, *, strict: bool = False) -> Iterator[tupl
         rows = csv.reader(file, delimiter=separator, strict=strict)
         try:
             for row in rows:
-                if len(row) > 1 or (row and row[0].strip()):
+                if row and (len(row) > 1 or row[0] == "" or row[0].strip()):  # "" is a field
                     yield line, row
                 line = rows.line_num + 1
         except UnicodeDecodeError as error:

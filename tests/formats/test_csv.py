@@ -107,6 +107,13 @@ def test_numbers_as_programs_write_them(tmp_path: Path) -> None:
         convert(tmp_path / "y.csv", tmp_path / "y.zarr")
 
 
+def test_quotes_with_nothing_between_are_a_missing_sample(tmp_path: Path) -> None:
+    pd.DataFrame({"a": [None, 1, None, 2, None]}).to_csv(tmp_path / "x.csv", index=False)
+    assert (tmp_path / "x.csv").read_text().count('""') == 3
+    values = converted(tmp_path / "x.csv")["data"].values[:, 0]
+    np.testing.assert_array_equal(values, [np.nan, 1, np.nan, 2, np.nan])
+
+
 def test_wide_rows_whose_last_is_large(tmp_path: Path) -> None:
     values = np.arange(400 * 90.0).reshape(400, 90)
     values[390, 80] = 2.0**60
