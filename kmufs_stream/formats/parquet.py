@@ -47,8 +47,7 @@ WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 PAGE_BYTES = 2**16  # read from each column at a time
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-LAST_TIME = np.datetime64(np.iinfo(np.int64).max // 10**9, "s")  # in nanoseconds
-FIRST_TIME = np.datetime64(-np.iinfo(np.int64).max // 10**9, "s")
+LAST_SECOND = np.iinfo(np.int64).max // 10**9  # before or after 1970, of times in nanoseconds
 AS_TEXT = Text(
     "If it describes the samples, store it as text; {dtype} rounds features.", dtype="float64"
 )
@@ -252,7 +251,8 @@ def _is_aside(kind: Any) -> bool:
 
 def _item_type(kind: Any) -> Any:
     """Return the type of a list's items; any other type as it is."""
-    return getattr(kind, "value_type", kind)
+    lists = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
+    return kind.value_type if any(is_kind(kind) for is_kind in lists) else kind
 
 
 def _widths(files: Sequence[_File], lists: set[str]) -> dict[str, int]:
@@ -318,7 +318,6 @@ def _coordinate(kind: Any, path: str, name: str, gaps: set[str]) -> Coordinate:
 
 
 def _timestamp(kind: Any) -> Any:
-    """Return the type of timestamps for times and dates."""
     return pa.timestamp("s" if kind == pa.date32() else getattr(kind, "unit", "ms"))
 
 
@@ -389,7 +388,8 @@ def _described(array: Any, kind: Any, coordinate: Coordinate) -> NDArray[Any]:
         decoded = array.dictionary_decode() if kinds.is_dictionary(array.type) else array
         return _numbers(decoded, coordinate.dtype, name)
     times = array.cast(kind).cast(_timestamp(kind)).to_numpy(zero_copy_only=False)
-    outside = (times < FIRST_TIME) | (times > LAST_TIME)  # not so of NaT
+    last = np.datetime64(LAST_SECOND, "s")
+    outside = (times > last) | (times < np.datetime64(-LAST_SECOND, "s"))  # not so of NaT
     if outside.any():
         raise RequestError(
             "does_not_fit_dtype",

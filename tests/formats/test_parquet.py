@@ -79,6 +79,16 @@ def test_parquet_knows_more_types(tmp_path: Path) -> None:
         assert dates["day"].values.astype("M8[D]").astype(int).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_in_each_unit(tmp_path: Path, unit: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    times = np.array(["1700-01-01", "2262-04-11T23:00", "NaT", "2024-02-29"], f"M8[{unit}]")
+    table = pa.table({"a": X[:4, 0], "when": pa.array(times, pa.timestamp(unit))})
+    pq.write_table(table, tmp_path / "x.parquet")
+    np.testing.assert_array_equal(converted(tmp_path / "x.parquet")["when"].values, times)
+
+
 def test_files_of_a_folder_whose_types_differ(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = tmp_path / "x"
