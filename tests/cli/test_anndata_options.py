@@ -97,7 +97,7 @@ def test_a_factor_is_used_with_its_transform_only(cli: Cli, cells: Path) -> None
     assert known["selected"] == said["selected"]
     done = cli(*asked[:-2], "--overwrite", "--transform", "log1p")
     assert done.code == 2
-    assert "Leave out --transform" in done.err
+    assert "opened with no other --transform" in done.err
 
 
 @pytest.mark.parametrize(
