@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from kmufs_stream.solvers.css import css, css_bytes
 from kmufs_stream.solvers.exact import exact
 from kmufs_stream.solvers.joint import joint, joint_bytes
 from kmufs_stream.solvers.scores import ranking
-from kmufs_stream.solvers.solution import Solution, Watcher
+from kmufs_stream.solvers.solution import Solution, UnsolvableError, Watcher
 from kmufs_stream.sources import Matrix
 from kmufs_stream.system import blas
 from kmufs_stream.typing import Float
@@ -35,12 +36,18 @@ class SolverInput:
 
     components: Float
     eigenvalues: Float
-    rows: Rows
+    rows: Callable[[], Rows]  # which may take memory
     sample: Blocks
     h: int
     tolerance: float
     watch: Watcher
     options: AdmmOptions
+
+
+def _rows(factor: Factor) -> Rows:
+    if factor.correlation is None:
+        return factor_rows(factor.components, factor.eigenvalues)
+    return factor.correlation.__getitem__
 
 
 def _rows_bytes(p: int, k: int, rows: int) -> int:
@@ -92,7 +99,7 @@ SOLVERS = {
     ),
     "joint": Solver(
         lambda a: joint(
-            a.components, a.eigenvalues, a.rows, a.h, tolerance=a.tolerance, watch=a.watch
+            a.components, a.eigenvalues, a.rows(), a.h, tolerance=a.tolerance, watch=a.watch
         ),
         lambda p, k, h, m: p * h * k,
         lambda p, k, h, m: joint_bytes(p, k, h) + _rows_bytes(p, k, h),
@@ -100,7 +107,7 @@ SOLVERS = {
     ),
     "css": Solver(
         lambda a: css(
-            a.components, a.eigenvalues, a.rows, a.h, tolerance=a.tolerance, watch=a.watch
+            a.components, a.eigenvalues, a.rows(), a.h, tolerance=a.tolerance, watch=a.watch
         ),
         lambda p, k, h, m: p * h * k,
         lambda p, k, h, m: css_bytes(p, k, h) + _rows_bytes(p, k, 1),
@@ -108,7 +115,13 @@ SOLVERS = {
     ),
     "consensus": Solver(
         lambda a: consensus(
-            a.components, a.eigenvalues, a.rows, a.sample, a.h, tolerance=a.tolerance, watch=a.watch
+            a.components,
+            a.eigenvalues,
+            a.rows(),
+            a.sample,
+            a.h,
+            tolerance=a.tolerance,
+            watch=a.watch,
         ),
         lambda p, k, h, m: p * k * m,
         lambda p, k, h, m: consensus_bytes(p, k, m) + _rows_bytes(p, k, 1),
@@ -142,15 +155,11 @@ def solve(
     Raises RequestError where the solver needs what the factor lacks, and for penalties with which
     the ADMM cannot run.
     """
-    p, m, correlation = len(factor.components), len(factor.sample.index), factor.correlation
-    if correlation is None:
-        rows = factor_rows(factor.components, factor.eigenvalues)
-    else:
-        rows = correlation.__getitem__
+    p, m = len(factor.components), len(factor.sample.index)
     given = SolverInput(
         components=np.ascontiguousarray(factor.components[:, :k]),
         eigenvalues=factor.eigenvalues[:k],
-        rows=rows,
+        rows=partial(_rows, factor),
         sample=factor.sample_blocks,
         h=h,
         tolerance=factor.tie,
@@ -162,7 +171,7 @@ def solve(
     try:
         with blas.cores_for(chosen.work(p, k, h, m)):
             return chosen.run(given)
-    except ValueError as error:  # a penalty out of proportion to these data, too small a sample
+    except UnsolvableError as error:
         raise RequestError(
             "bad_option",
             f"The solver {solver} cannot run: {error}.",

@@ -19,7 +19,7 @@ from kmufs_stream.solvers.polar import (
     row_blocks,
 )
 from kmufs_stream.solvers.scores import check_h, feature_scores, ranking
-from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
+from kmufs_stream.solvers.solution import Solution, UnsolvableError, Watcher, unwatched
 from kmufs_stream.typing import Float, Int
 
 MU0, MU_MAX = 1e-6, 1e3  # default first and last penalty, as multiples of A's largest eigenvalue
@@ -74,7 +74,9 @@ def admm(
     mu = MU0 * largest if mu0 is None else float(mu0)
     mu_max = MU_MAX * largest if mu_max is None else float(mu_max)
     if not (0 < mu <= mu_max < np.inf and 1 <= rho < np.inf):
-        raise ValueError(f"mu0={mu}, mu_max={mu_max}, rho={rho}: need 0 < mu0 <= mu_max, rho >= 1")
+        raise UnsolvableError(
+            f"mu0={mu}, mu_max={mu_max}, rho={rho}: need 0 < mu0 <= mu_max, rho >= 1"
+        )
     if max_iter < 1 or patience < 1:
         raise ValueError(f"max_iter={max_iter}, patience={patience}: both must be 1 or more")
 
@@ -149,7 +151,7 @@ def admm(
             "rows_changed": changed,
         }
         if not np.isfinite(figures["residual_u"] + figures["residual_w"]):
-            raise ValueError("the iteration left the range of float64; lower mu_max")
+            raise UnsolvableError("the iteration left the range of float64; lower mu_max")
         history.append(figures)
         watch(**figures)
 

@@ -12,7 +12,7 @@ from kmufs_stream.solvers.clustering import fit_kmeans
 from kmufs_stream.solvers.correlations import Rows
 from kmufs_stream.solvers.neighbours import embedding, unit_rows
 from kmufs_stream.solvers.scores import check_h
-from kmufs_stream.solvers.solution import Solution, Watcher, unwatched
+from kmufs_stream.solvers.solution import Solution, UnsolvableError, Watcher, unwatched
 from kmufs_stream.typing import Float, Int
 
 CLIP = 2.5  # standard deviations at which values are clipped: a few outliers are not a cluster
@@ -117,7 +117,7 @@ def ensemble(components: Float, eigenvalues: Float, sample: Blocks) -> Ensemble:
     scores = np.concatenate([leading[:0], *(clipped @ leading for clipped in _clipped(sample))])
     m = len(scores)
     if m < 2:
-        raise ValueError(f"a sample of {m} rows cannot be clustered")
+        raise UnsolvableError(f"a sample of {m} rows cannot be clustered")
     members = _memberships(scores, k)
     sizes = np.asarray(members.sum(axis=1))
     sums = np.zeros((len(sizes), p))

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from kmufs_stream.solvers.solution import UnsolvableError
 from kmufs_stream.typing import Float
 
 ORTHOGONALITY = 1e-12  # largest accepted ||U^T U - I||_F
@@ -53,7 +54,7 @@ def block_rows(h: int) -> int:
 def svd(matrix: Float, *, full_matrices: bool = False) -> tuple[Float, Float, Float]:
     """Compute an SVD by divide and conquer or, where that fails, by QR iteration."""
     if not np.isfinite(matrix).all():
-        raise ValueError("the matrix has entries that are not finite")
+        raise UnsolvableError("the matrix has entries that are not finite")
     try:
         left, values, right = np.linalg.svd(matrix, full_matrices=full_matrices)
     except np.linalg.LinAlgError:
@@ -150,7 +151,7 @@ def polar(components: Float, along: Float, rest: Float, out: Float) -> Polar:
     diagonal[:r] += values**2
     scale = np.sqrt(diagonal)
     if not np.isfinite(scale).all():
-        raise ValueError("the matrix has entries that are not finite, or too large to square")
+        raise UnsolvableError("the matrix has entries that are not finite, or too large to square")
     tiny = scale.min() <= np.finfo(np.float64).tiny
     inner = None if tiny else _inner(gram, scale)
     if inner is None:

@@ -11,6 +11,10 @@ Watcher = Callable[..., None]
 """Called after each iteration with what ``Solution.history`` keeps of it, by name."""
 
 
+class UnsolvableError(ValueError):
+    """The penalties or the row sample leave a solver nothing that it can compute with."""
+
+
 def unwatched(**figures: float) -> None:
     """Ignore the iterations."""
 
