@@ -115,6 +115,7 @@ def ensemble(components: Float, eigenvalues: Float, sample: Blocks) -> Ensemble:
     scale[known] = 1 / np.sqrt(eigenvalues[known])
     leading = components * scale
     scores = np.concatenate([leading[:0], *(clipped @ leading for clipped in _clipped(sample))])
+    del leading
     m = len(scores)
     if m < 2:
         raise UnsolvableError(f"a sample of {m} rows cannot be clustered")
