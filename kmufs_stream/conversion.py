@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kmufs_stream.errors import RequestError, Text, missing_library
+from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.events import SILENT, Progress
 from kmufs_stream.formats.blocks import ForeignTable, reading, write_blocks
 from kmufs_stream.formats.hdf5 import is_netcdf, open_hdf5, open_mat
@@ -176,29 +176,26 @@ def convert(
         else:
             with reading(path):
                 if kind in COLUMNS:
-                    table = _open_columns(kind, path)(path, index_column, coordinates, wanted)
+                    table = _open_columns(kind)(path, index_column, coordinates, wanted)
                 else:
                     table = ARRAYS[kind](path, inside, budget)
             stored = wanted or table.dtype.newbyteorder("=")
-            written = write_blocks(folder, table, stored, budget, progress)
-            sizes = written.sizes
+            sizes, missing, notes = write_blocks(folder, table, stored, budget, progress)
             found = {
                 "columns": {name: c.column for name, c in table.coordinates.items()},
                 "features": () if table.labels is None else tuple(table.labels),
-                "missing": written.missing,
-                "notes": written.notes,
+                "missing": missing,
+                "notes": notes,
             }
     if kind == "netcdf":
         found = {"tables": tables_in(target)}
     return Conversion(target, kind, sizes, time.perf_counter() - began, **found)
 
 
-def _open_columns(kind: str, path: str) -> Callable[..., ForeignTable]:
-    """Import what reads tables of columns. Raises RequestError if pyarrow is missing."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise missing_library(f"Reading {path}", "pyarrow") from error
+def _open_columns(kind: str) -> Callable[..., ForeignTable]:
+    """Import what reads tables of columns. Raises ImportError if pyarrow is missing."""
+    import pyarrow  # noqa: F401
+
     from kmufs_stream.formats.csv import open_csv
     from kmufs_stream.formats.parquet import open_parquet
 

@@ -13,7 +13,14 @@ import xarray as xr
 import zarr
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import KmufsError, RequestError, Text, did_you_mean, listed
+from kmufs_stream.errors import (
+    KmufsError,
+    RequestError,
+    Text,
+    did_you_mean,
+    listed,
+    missing_library,
+)
 from kmufs_stream.events import Advanced, Progress, Started
 from kmufs_stream.formats.columns import SAMPLE, TEXT, Coordinate
 from kmufs_stream.sources.casting import cast
@@ -81,30 +88,17 @@ class ForeignTable:
             yield from self.blocks(rows)
 
 
-@dataclass(frozen=True)
-class Written:
-    """What was written of a table.
-
-    Attributes
-    ----------
-    sizes : of its dimensions, by name.
-    missing : numbers of missing values, and of the samples and features that miss some.
-    notes : warnings for the user, a line each.
-    """
-
-    sizes: dict[str, int]
-    missing: dict[str, int]
-    notes: tuple[str, ...]
-
-
 def write_blocks(
     folder: Store,
     table: ForeignTable,
     dtype: np.dtype[Any],
     budget: int,
     progress: Progress,
-) -> Written:
+) -> tuple[dict[str, int], dict[str, int], tuple[str, ...]]:
     """Write the table with values in ``dtype``, one whole chunk after another, for xarray to open.
+
+    Returns the sizes of its dimensions, the numbers of missing values and of the samples and
+    features that miss some, and warnings for the user.
 
     Holds some blocks of about CHUNK_BYTES, or of one row if that is larger. Raises RequestError
     if the blocks do not fit in ``budget`` bytes, or a value does not fit the dtype.
@@ -146,7 +140,7 @@ def write_blocks(
         "features_without_any": int(np.sum(missing == n)),
     }
     sizes = dict(zip(dims, (n, *table.inner), strict=True))
-    return Written(sizes, counts, tuple(notes))
+    return sizes, counts, tuple(notes)
 
 
 def _row_bytes(table: ForeignTable, dtype: np.dtype[Any], texts: Sequence[str]) -> int:
@@ -154,7 +148,7 @@ def _row_bytes(table: ForeignTable, dtype: np.dtype[Any], texts: Sequence[str]) 
     row: int = int(np.prod(table.inner)) * max(dtype.itemsize, table.dtype.itemsize)
     row += sum(int(c.dtype.itemsize) for c in table.coordinates.values() if c.dtype != TEXT)
     if texts:
-        first = next(table.read(LOOK_ROWS))
+        first = next(_in_chunks(table.read(LOOK_ROWS), LOOK_ROWS))
         row += max(TEXT_BYTES * len(texts), _text_bytes(first, texts) // len(first[VALUES]))
     return row
 
@@ -227,11 +221,13 @@ def array_blocks(array: Any, *, columns_first: bool = False) -> Callable[[int], 
 
 @contextlib.contextmanager
 def reading(source: str) -> Iterator[None]:
-    """Report any failure of a library as RequestError: the source cannot be read."""
+    """Report any failure of a library as RequestError: it is missing, or the source is damaged."""
     try:
         yield
     except (KmufsError, MemoryError):
         raise
+    except ImportError as error:
+        raise missing_library(f"Reading {source}", str(error.name).partition(".")[0]) from error
     except Exception as error:
         raise unreadable(source, error) from error
 

@@ -15,6 +15,7 @@ K = TypeVar("K")
 SAMPLE = "sample"  # the coordinate that names the samples
 TAKEN = ("data", "feature", "zarr.json")
 TEXT = np.dtypes.StringDType()
+EMPTY_TEXT = {"missing_value": ""}  # missing text is stored as empty text, and decoded as NaN
 # Separates words in CF's list of coordinates, or groups of a path, or is reserved by Zarr.
 UNFIT = re.compile(r"[\s/\\]+|^\.+|^__+")
 
@@ -33,11 +34,6 @@ class Coordinate:
     column: str
     dtype: Any
     attrs: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def text(cls, column: str) -> Coordinate:
-        """Store text; missing text is stored as empty text, and decoded as NaN."""
-        return cls(column, TEXT, {"missing_value": ""})
 
 
 def stored_names(columns: Mapping[K, str], index: K | None) -> dict[str, K]:

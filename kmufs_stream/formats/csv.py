@@ -20,6 +20,7 @@ from pyarrow import csv
 from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.formats.blocks import OTHER_DTYPE, VALUES, Block, ForeignTable, unreadable
 from kmufs_stream.formats.columns import (
+    EMPTY_TEXT,
     TEXT,
     Coordinate,
     check_columns,
@@ -45,11 +46,7 @@ HELD_BLOCKS = 8  # that pyarrow holds
 COLUMN_BYTES = 20_000  # that pyarrow holds for each column
 LOOK_ROWS = 100  # to recognise the dialect
 SHOWN = 5  # columns of a kind, in messages
-MISSING = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
-)
-"""Missing numbers, as in pandas; of text, only an empty field is missing."""
+MISSING = (*csv.ConvertOptions().null_values, "<NA>", "None")  # as in pandas; of text, only ""
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
 INTEGER = r"^-?\d+$"
 TRUTH = r"^(True|TRUE|true|False|FALSE|false)$"
@@ -208,7 +205,9 @@ def open_csv(
     described = {i: header[i] for i in sorted(dtypes) if i != index}
     columns = stored_names(described, index)
     coordinates = {
-        name: Coordinate(header[i], TEXT) if i == index else _coordinate(header[i], dtypes[i])
+        name: Coordinate(header[i], TEXT, {} if i == index else EMPTY_TEXT)
+        if dtypes[i] is str
+        else Coordinate(header[i], np.dtype(dtypes[i]))
         for name, i in columns.items()
     }
     commas = [
@@ -258,10 +257,6 @@ def _header_notes(header: Sequence[str]) -> list[str]:
             "a sample, put a line of names above it."
         )
     return notes
-
-
-def _coordinate(column: str, dtype: Any) -> Coordinate:
-    return Coordinate.text(column) if dtype is str else Coordinate(column, np.dtype(dtype))
 
 
 def _blocks(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.io
 
-from kmufs_stream.errors import missing_library
 from kmufs_stream.formats.blocks import (
     BLOCKS,
     CHUNK_BYTES,
@@ -81,10 +80,8 @@ def open_mat(path: str, inside: str, budget: int) -> ForeignTable:
 
 def _datasets(path: str) -> dict[str, Any]:
     """Find all datasets of two dimensions or more, by path."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise missing_library(f"Reading {path}", "h5py") from error
+    import h5py
+
     found: dict[str, Any] = {}
 
     def note(name: str, node: Any) -> None:

@@ -14,7 +14,7 @@ import zarr
 from scipy.sparse import csr_matrix
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import RequestError, missing_library
+from kmufs_stream.errors import RequestError
 from kmufs_stream.events import Advanced, Progress, Started
 from kmufs_stream.formats.blocks import OTHER_DTYPE, check_fits, reading, unreadable
 from kmufs_stream.formats.dialect import open_text
@@ -33,10 +33,8 @@ def write_mtx(
 
     Returns the numbers of cells and genes. Holds some blocks of ENTRIES, and the names.
     """
-    try:
+    with reading(path):
         import anndata
-    except ImportError as error:
-        raise missing_library(f"Reading {path}", "anndata") from error
     place = Path(path) if Path(path).is_dir() else Path(path).parent
     matrix = _find(place, "matrix.mtx")
     if matrix is None:

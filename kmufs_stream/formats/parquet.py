@@ -31,6 +31,7 @@ from kmufs_stream.formats.blocks import (
     unreadable,
 )
 from kmufs_stream.formats.columns import (
+    EMPTY_TEXT,
     TEXT,
     Coordinate,
     check_columns,
@@ -310,7 +311,7 @@ def _dtype(kind: Any, path: str, name: str, gaps: set[str]) -> np.dtype[Any]:
 
 def _coordinate(kind: Any, path: str, name: str, gaps: set[str]) -> Coordinate:
     if kind in TEXTS:
-        return Coordinate.text(name)
+        return Coordinate(name, TEXT, EMPTY_TEXT)
     if not _is_aside(kind):
         return Coordinate(name, _dtype(kind, path, name, gaps))
     since = {"units": f"{UNITS[_timestamp(kind).unit]} since 1970-01-01"}
