@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import xarray as xr
 import zarr
-from dask.array.core import slices_from_chunks
-from dask.delayed import delayed
 from numpy.typing import NDArray
+from xarray.conventions import encode_cf_variable
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError
@@ -91,6 +89,9 @@ def _free(name: str, taken: set[str], prefix: str = "source") -> str:
 
 def lazy_columns(matrix: Matrix, selected: NDArray[np.int64], rows: int) -> xr.Variable:
     """Return the selected columns as a lazy variable, in the source's order of dimensions."""
+    import dask.array as da
+    from dask.delayed import delayed
+
     n, h = matrix.shape[0], len(selected)
     take = delayed(matrix.rows.take, pure=False)
     pieces = [
@@ -155,48 +156,53 @@ def write_frame(
 ) -> None:
     """Write coordinates, and arrays of the table's dtype that are to be filled.
 
-    ``values`` holds dimensions, shape and chunks of these arrays by name. Raises BrokenError for
-    coordinates that cannot be read.
+    ``values`` holds dimensions, shape and chunks of these arrays by name. What lies along the
+    samples is written without any, and grown: xarray writes the metadata, and nobody holds all
+    values. Raises BrokenError for coordinates that cannot be read.
     """
-    root = _storable(frame, matrix)
-    for name, (dims, shape, _) in values.items():
-        template = da.zeros(shape, dtype=matrix.layout.dtype, chunks=-1)
-        root = root.assign({name: xr.Variable(dims, template, matrix.metadata.attrs)})
-    encoding = {name: {"chunks": chunks} for name, (_, _, chunks) in values.items()}
-    root.to_zarr(folder, mode="w", compute=False, encoding=encoding, **_form(matrix))
-    _copy_coordinates(root, folder, matrix.source)
+    dim, n = matrix.metadata.sample_dim, matrix.shape[0]
+    root = frame.drop_vars([name for name, c in frame.coords.items() if dim in c.dims])
+    texts = {name: _of_texts(c.variable, matrix) for name, c in root.coords.items()}
+    along = {
+        str(name): c.variable if matrix.metadata.encoded else encode_cf_variable(c.variable)
+        for name, c in frame.coords.items()
+        if dim in c.dims
+    }
+    empty: dict[str, xr.Variable] = {}
+    for name, variable in along.items():
+        empty[name] = _of_texts(variable.isel({dim: slice(0)}), matrix)
+        chunk = tuple(size or min(n, COORDINATE_ROWS) for size in empty[name].shape)
+        empty[name].encoding = {"chunks": chunk}
+    root = root.assign_coords(xr.Coordinates(texts | empty, indexes={}))
+    for name, (dims, shape, chunk) in values.items():
+        none = np.empty([0 if d == dim else size for d, size in zip(dims, shape, strict=True)])
+        empty[name] = xr.Variable(dims, none.astype(matrix.layout.dtype), matrix.metadata.attrs)
+        empty[name].encoding = {"chunks": chunk}
+        root = root.assign({name: empty[name]})
+    root.to_zarr(folder, mode="w", **_form(matrix))
+    for name, variable in empty.items():
+        grown = tuple(n if d == dim else size for d, size in variable.sizes.items())
+        zarr.open_array(folder, path=name).resize(grown)
+    for name, variable in along.items():
+        target = zarr.open_array(folder, path=name)
+        before = (slice(None),) * variable.dims.index(dim)
+        for start in range(0, n, COORDINATE_ROWS):
+            piece = slice(start, min(start + COORDINATE_ROWS, n))
+            with coordinate_of(matrix.source):
+                part = _of_texts(variable.isel({dim: piece}), matrix).values
+            target[(*before, piece)] = part
 
 
 def _form(matrix: Matrix) -> dict[str, Any]:
     return {"zarr_format": matrix.layout.zarr_format, "consolidated": False}
 
 
-def _storable(frame: xr.Dataset, matrix: Matrix) -> xr.Dataset:
-    """Chunk coordinates along the samples; make text of any kind variable-length strings."""
-    dim = matrix.metadata.sample_dim
-    if dim in frame.dims and matrix.metadata.encoded:
-        frame = frame.chunk({dim: COORDINATE_ROWS})  # before astype, which would load it
+def _of_texts(variable: xr.Variable, matrix: Matrix) -> xr.Variable:
+    """Return text of any kind as strings of variable length; other values as they are."""
     # Objects of a DataArray may be anything that xarray can store.
-    kinds = "UTO" if matrix.metadata.encoded else "UT"
-    text = {
-        name: coordinate.variable.astype(np.dtypes.StringDType()).astype(STRINGS)
-        for name, coordinate in frame.coords.items()
-        if coordinate.dtype.kind in kinds
-    }
-    return frame.assign_coords(xr.Coordinates(text, indexes={}))  # an index would be loaded
-
-
-def _copy_coordinates(root: xr.Dataset, folder: Store, source: str) -> None:
-    """Copy the lazy coordinates, of which xarray has written the metadata, piece by piece."""
-    for name, coordinate in root.coords.items():
-        if coordinate.chunks is None:
-            continue
-        encoded = xr.conventions.encode_cf_variable(coordinate.variable).chunk()
-        target = zarr.open_array(folder, path=str(name))
-        for region in slices_from_chunks(encoded.chunks):  # type: ignore[no-untyped-call]
-            with coordinate_of(source):
-                values = encoded[region].compute(scheduler="synchronous").values
-            target[region] = values
+    if variable.dtype.kind not in ("UTO" if matrix.metadata.encoded else "UT"):
+        return variable.copy(deep=False)
+    return variable.astype(np.dtypes.StringDType()).astype(STRINGS)
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,18 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psutil
 from upath import UPath
-from zarr.abc.buffer import Buffer, BufferPrototype
-from zarr.abc.store import ByteRequest, Store
-from zarr.storage import MemoryStore
+from zarr.abc.buffer import Buffer
+from zarr.abc.store import Store
 
 from kmufs_stream.errors import BrokenError, RequestError, Text
 from kmufs_stream.storage.address_store import store_of
-from kmufs_stream.storage.internals import StoreInFront, sync
+from kmufs_stream.storage.internals import sync
+from kmufs_stream.storage.metadata_last import ROOT, MetadataLast
 from kmufs_stream.storage.places import (
     exists,
     is_zarr,
@@ -36,41 +37,11 @@ from kmufs_stream.storage.places import (
     store_errors,
 )
 
-ROOT = ("zarr.json", ".zattrs", ".zmetadata", ".zgroup")  # the last of them marks a store
 _tokens: set[str] = set()  # of this process's locks
 
 
 class TakenError(RequestError):
     """Another run has written, or is writing, the same output."""
-
-
-class RootLast(StoreInFront):
-    """Keeps the root's metadata back, in ``kept``; everything else goes to the store."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.kept: dict[str, Buffer] = {}
-        self._root = MemoryStore(self.kept)
-
-    def _holder(self, key: str) -> Store:
-        return self._root if key in ROOT else self._store
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        return await self._holder(key).get(key, prototype, byte_range)
-
-    async def exists(self, key: str) -> bool:
-        return await self._holder(key).exists(key)
-
-    async def set(self, key: str, value: Buffer) -> None:
-        await self._holder(key).set(key, value)
-
-    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        await self._holder(key).set_if_not_exists(key, value)
-
-    async def delete(self, key: str) -> None:
-        await self._holder(key).delete(key)
 
 
 def check_address(out: UPath, parameter: str) -> bool:
@@ -107,11 +78,11 @@ def new_in_object_store(out: UPath, *, overwrite: bool) -> Iterator[Store]:
             place = _workspace(out) / "new" if replaces else out
             if died:
                 remove(place)  # what the dead run has left
-            root = RootLast(store_of(place))
+            root = MetadataLast(store_of(place))
             yield root
             if not _is_ours(lock):
                 raise _being_written(out, "Another run")
-            _publish(place, root.kept)
+            root.publish(partial(_appear, place))
         except BaseException as error:
             with contextlib.suppress(Exception):  # the first error counts; the next run cleans up
                 if place is not None and not isinstance(error, TakenError):
@@ -123,13 +94,10 @@ def new_in_object_store(out: UPath, *, overwrite: bool) -> Iterator[Store]:
         _release(out, lock)
 
 
-def _publish(place: UPath, kept: dict[str, Buffer]) -> None:
-    """Write the root's metadata: with the last of them the store is there."""
-    *others, mark = sorted(kept, key=ROOT.index)
-    for key in others:
-        (place / key).write_bytes(kept[key].to_bytes())
+def _appear(place: UPath, mark: str, content: Buffer) -> None:
+    """Write the object that makes a store of what lies at a place, if there is none yet."""
     try:
-        _create(place / mark, kept[mark].to_bytes())
+        _create(place / mark, content.to_bytes())
     except FileExistsError:
         raise appeared_meanwhile(place) from None
 
@@ -264,13 +232,12 @@ def new_in_given(store: Store) -> Iterator[Store]:
 
     Stores that manage their metadata themselves (icechunk) show nothing before a commit.
     """
-    root = RootLast(store) if store.supports_consolidated_metadata else store
+    root = MetadataLast(store) if store.supports_consolidated_metadata else store
     try:
         with store_errors(store):
             yield root
-            if isinstance(root, RootLast):
-                for key in sorted(root.kept, key=ROOT.index):
-                    sync(store.set(key, root.kept[key]))
+            if isinstance(root, MetadataLast):
+                root.publish()
     except BaseException:
         sync(store.clear())
         raise

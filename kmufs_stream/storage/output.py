@@ -12,8 +12,10 @@ import psutil
 import zarr
 from upath import UPath
 from zarr.abc.store import Store
+from zarr.storage import LocalStore
 
 from kmufs_stream.errors import BrokenError, Option, RequestError, Text
+from kmufs_stream.storage.metadata_last import MetadataLast
 from kmufs_stream.storage.object_output import (
     appeared_meanwhile,
     check_address,
@@ -159,15 +161,21 @@ def _overlap(out: Place, other: Place) -> bool:
 def new_zarr(out: Place, *, overwrite: bool) -> Iterator[Store]:
     """Yield a store to fill, which is at ``out`` when the block ends: whole, or not at all."""
     if isinstance(out, Path):
-        opened: contextlib.AbstractContextManager[Path | Store] = new_output(
-            out, overwrite=overwrite
-        )
+        opened = _new_in_folder(out, overwrite=overwrite)
     elif isinstance(out, Store):
         opened = new_in_given(out)
     else:
         opened = new_in_object_store(out, overwrite=overwrite)
     with opened as root, filled(root) as store:
         yield store
+
+
+@contextlib.contextmanager
+def _new_in_folder(out: Path, *, overwrite: bool) -> Iterator[Store]:
+    with new_output(out, overwrite=overwrite) as folder:
+        store = MetadataLast(LocalStore(folder))
+        yield store
+        store.publish()
 
 
 @contextlib.contextmanager
