@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.special
+import scipy  # loads its parts when they are used
 
 from kmufs_stream.typing import Bool, Float
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
-import scipy.special
+import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
 from kmufs_stream.typing import Float

@@ -6,10 +6,9 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, diags_array
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, lobpcg
 
 from kmufs_stream.system import blas
 from kmufs_stream.typing import Float, Int
@@ -88,7 +87,7 @@ def _graph(places: Float) -> Graph:
     joined = near.maximum(near.T)
     degrees = np.asarray(joined.sum(axis=1))
     scale = diags_array(1 / np.sqrt(degrees))
-    _, part = connected_components(joined, directed=False)
+    _, part = scipy.sparse.csgraph.connected_components(joined, directed=False)
     stationary = np.sqrt(degrees / np.bincount(part, degrees)[part])
     parts = csr_array((stationary, (np.arange(n), part)))
     return Graph(csr_array(scale @ joined @ scale), parts)
@@ -119,14 +118,24 @@ def _others(graph: Graph, q: int) -> Float:
 
     if n <= max(DENSE, 2 * q):
         return _falling(*eigh(deflated(np.eye(n)), subset_by_index=[n - q, n - 1]))
-    operator = LinearOperator((n, n), matvec=deflated, matmat=deflated, dtype=np.float64)
+    operator = scipy.sparse.linalg.LinearOperator(
+        (n, n), matvec=deflated, matmat=deflated, dtype=np.float64
+    )
     start = np.random.default_rng(0).standard_normal((n, q))
     try:
-        return _falling(*eigsh(operator, q, which="LA", v0=start[:, 0], tol=TOL, maxiter=RESTARTS))
-    except ArpackError:
+        return _falling(
+            *scipy.sparse.linalg.eigsh(
+                operator, q, which="LA", v0=start[:, 0], tol=TOL, maxiter=RESTARTS
+            )
+        )
+    except scipy.sparse.linalg.ArpackError:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that it has not converged
-            return _falling(*lobpcg(operator, start, largest=True, tol=TOL, maxiter=ITERATIONS))
+            return _falling(
+                *scipy.sparse.linalg.lobpcg(
+                    operator, start, largest=True, tol=TOL, maxiter=ITERATIONS
+                )
+            )
 
 
 def _falling(values: Any, vectors: Any) -> Float:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -17,7 +16,13 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.sources.anndata_store import open_anndata
-from kmufs_stream.sources.arrays import open_bare, open_dataarray, open_dataset, open_frame
+from kmufs_stream.sources.arrays import (
+    is_dask_array,
+    open_bare,
+    open_dataarray,
+    open_dataset,
+    open_frame,
+)
 from kmufs_stream.sources.matching import ask_features
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
 from kmufs_stream.sources.nodes import find_node
@@ -153,7 +158,7 @@ def _open_in_python(data: Any, opening: Opening) -> Matrix:
         return open_dataarray(data, opening)
     if isinstance(data, pd.DataFrame):
         return open_frame(data, opening)
-    if isinstance(data, da.Array | np.ndarray):
+    if isinstance(data, np.ndarray) or is_dask_array(data):
         return open_bare(data, opening)
     known = (
         "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "

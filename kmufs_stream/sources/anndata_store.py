@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -239,6 +238,8 @@ def _coordinates(
 
     Columns whose names are taken, or that both tables have, get the table's name as a prefix.
     """
+    import dask.array as da
+
     variables: dict[str, xr.Variable] = {}
     taken = {*DIMS, name, *(set(map(str, obs.columns)) & set(map(str, var.columns)))}
     for dim, table in zip(DIMS, (obs, var), strict=True):

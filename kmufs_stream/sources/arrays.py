@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text, did_you_mean, first_few, listed
+
+if TYPE_CHECKING:
+    import dask.array as da
+
 from kmufs_stream.sources.dimensions import (
     Stacking,
     arrange,
@@ -186,9 +190,15 @@ def _is_of_numbers(column: pd.Series[Any]) -> bool:
     return column.dtype == object and bool(pd.to_numeric(known, errors="coerce").notna().all())
 
 
+def is_dask_array(data: Any) -> TypeGuard[da.Array]:
+    """Whether data are a Dask array: none is, where nobody has imported Dask."""
+    module = sys.modules.get("dask.array")
+    return module is not None and isinstance(data, module.Array)
+
+
 def open_bare(array: NDArray[Any] | da.Array, opening: Opening) -> Matrix:
     """Open a NumPy or Dask array, without names of features."""
-    source = "a Dask array" if isinstance(array, da.Array) else "a NumPy array"
+    source = "a Dask array" if is_dask_array(array) else "a NumPy array"
     dims = BARE_DIMS if array.ndim == 2 else None
     return open_dataarray(xr.DataArray(array, dims=dims, name="data"), opening, source=source)
 

@@ -246,10 +246,10 @@ def remove(place: Path | UPath) -> None:
     if place.is_file():
         place.unlink(missing_ok=True)
     for _ in range(REMOVALS):
+        shutil.rmtree(place, ignore_errors=True)
         if not place.exists():
             return
-        shutil.rmtree(place, ignore_errors=True)
-        time.sleep(0.05)  # a write still under way may create the folder again
+        time.sleep(0.05)  # a write still under way has created a part of it again
 
 
 @contextlib.contextmanager

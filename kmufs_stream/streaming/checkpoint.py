@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeAlias
 
-from dask.base import tokenize
 from upath import UPath
 
 from kmufs_stream.errors import BrokenError, KmufsError, RequestError, Text
@@ -191,6 +190,8 @@ class Checkpoint:
 
     def of_pass(self, number: int, kernel: Any) -> SavedPass:
         """Return the saved states of a pass, which are counted from 1."""
+        from dask.base import tokenize
+
         folder = self.folder / f"pass-{number:03d}"
         # The constants of a later kernel follow from earlier passes: on another machine they
         # may differ in the last bit, and states of the two must not be merged.

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import dask
-
 from kmufs_stream.errors import BrokenError, RequestError, Text, counted, missing_library
 from kmufs_stream.streaming.planning.plan import memory_budget
 from kmufs_stream.streaming.planning.sizing import MB, WORKER_BASELINE, WORKER_SHARE, ClusterSize
@@ -160,6 +158,7 @@ def connected(
     if workers is not None and workers < 1:
         raise RequestError("bad_option", Text("{workers} is {}.", workers), "It must be 1 or more.")
     try:
+        import dask
         import distributed
     except ImportError:
         raise missing_library("A Dask cluster", "distributed") from None

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import dask
-
 from kmufs_stream.errors import BrokenError
 from kmufs_stream.streaming.cluster import (
     NO_WORKERS_HINT,
@@ -158,6 +156,8 @@ class Cluster:
                 self._recount()
 
     def share(self, value: Any) -> Any:
+        import dask
+
         # Unlike scattered data, a task's result outlives every worker that holds it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             future = self._client.submit(_same, value, key=f"shared-{uuid.uuid4()}")

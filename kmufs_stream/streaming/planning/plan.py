@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 import numpy as np
-from dask.utils import parse_bytes
 
 from kmufs_stream.errors import RequestError, Text, counted, unknown_value
 from kmufs_stream.events import Planned
@@ -267,6 +266,8 @@ def memory_budget(memory: str | int | None) -> int:
     """Return the bytes in a size such as 2GB or 2GiB; without one, half of what is available."""
     if memory is None:
         return available_memory() // 2
+    from dask.utils import parse_bytes
+
     try:
         budget = int(parse_bytes(memory)) if memory else 0  # parse_bytes("") is 1
     except (ValueError, OverflowError):
