@@ -212,7 +212,8 @@ def new_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
             "Make room or repair the disk, or choose another output; nothing was changed.",
         ) from error
     finally:
-        remove(partial)
+        if partial.exists():  # the block has failed
+            remove(partial, late_writes=True)
         _restore(out)
 
 

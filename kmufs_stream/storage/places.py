@@ -237,8 +237,11 @@ def is_hdf5(path: Place) -> TypeGuard[Path]:
         return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
 
 
-def remove(place: Path | UPath) -> None:
-    """Remove a file, a folder or everything under an address, if it exists."""
+def remove(place: Path | UPath, *, late_writes: bool = False) -> None:
+    """Remove a file, a folder or everything under an address, if it exists.
+
+    ``late_writes``: writes still under way may create the folder again.
+    """
     if not isinstance(place, Path):
         with contextlib.suppress(FileNotFoundError):
             place.fs.rm(place.path, recursive=True)
@@ -247,9 +250,10 @@ def remove(place: Path | UPath) -> None:
         place.unlink(missing_ok=True)
     for _ in range(REMOVALS):
         shutil.rmtree(place, ignore_errors=True)
+        if late_writes:
+            time.sleep(0.05)
         if not place.exists():
             return
-        time.sleep(0.05)  # a write still under way has created a part of it again
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -112,6 +112,20 @@ def _release(name: str, version: str | None) -> str | None:
     if version is None or name == "kmufs_stream":
         return version
     return ".".join(version.split(".")[:2])
+
+
+def check_memory(client: distributed.Client, addresses: Set[str], needed: int) -> None:
+    """Raise RequestError for a worker with too little memory, which Dask would kill."""
+    found = client.scheduler_info(n_workers=-1)["workers"]
+    for address in sorted(addresses & found.keys()):
+        limit = found[address]["memory_limit"]
+        if limit and needed > WORKER_SHARE * limit:
+            raise RequestError(
+                "does_not_fit",
+                f"The cluster's worker {address} has {size(limit)} of memory; the run was planned "
+                f"for workers of {size(int(needed / WORKER_SHARE))} or more.",
+                "Stop it, or start it with as much as the others.",
+            )
 
 
 @contextlib.contextmanager

@@ -85,6 +85,7 @@ def run_planned(
         plan.partitions,
         threads=plan.threads,
         client=client,
+        worker_bytes=plan.worker_peak,
         saved=saved,
         progress=progress,
     )
@@ -97,6 +98,7 @@ def run_pass(
     *,
     threads: int,
     client: distributed.Client | None = None,
+    worker_bytes: int = 0,
     saved: SavedPass | None = None,
     progress: Progress = SILENT,
 ) -> State:
@@ -107,6 +109,7 @@ def run_pass(
     partitions : first rows of the blocks of each, as ``range(start, stop, block_rows)``.
     threads : block tasks that run concurrently, without a client.
     client : of the cluster whose workers read the rows; None for this process.
+    worker_bytes : memory planned for each of these workers.
     saved : states that an earlier run has saved; new ones are saved there.
     progress : told of the rows of each partition.
 
@@ -114,7 +117,7 @@ def run_pass(
     not on threads, workers, lost workers or saved states. Only as many partitions as keep all
     workers busy are in flight.
     """
-    with open_workers(threads, client) as workers:
+    with open_workers(threads, client, worker_bytes=worker_bytes) as workers:
         return _Pass(kernel, rows, partitions, workers, saved, progress).run()
 
 
@@ -298,15 +301,18 @@ def run_each(
     client: distributed.Client | None = None,
     progress: Progress = SILENT,
 ) -> dict[range, Any]:
-    """Run ``task(constant, piece, stopped)`` for every piece of rows.
+    """Run ``task(constant, piece, stopped)`` for every piece of rows, a few in flight.
 
     Parameters as for :func:`run_pass`; ``progress`` is told of the rows of each piece.
     """
     made: dict[range, Any] = {}
     with open_workers(threads, client) as workers:
-        shared, stopped = workers.share(constant), workers.stopped
-        running = {workers.submit(task, shared, piece, stopped): piece for piece in pieces}
-        while running:
+        shared, left = workers.share(constant), deque(pieces)
+        running: dict[Any, range] = {}
+        while left or running:
+            while left and len(running) < workers.slots:
+                piece = left.popleft()
+                running[workers.submit(task, shared, piece, workers.stopped)] = piece
             future = workers.wait()
             piece = running.pop(future)
             workers.check(future, f"copying rows {piece.start}..{piece.stop - 1}")

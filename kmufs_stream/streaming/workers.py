@@ -16,6 +16,7 @@ from kmufs_stream.streaming.cluster import (
     NO_WORKERS_HINT,
     Versions,
     check_cluster,
+    check_memory,
     compare,
     own_versions,
 )
@@ -31,10 +32,15 @@ DESERTED_AFTER = 300.0  # seconds without any worker: a queue may have to start 
 
 
 @contextlib.contextmanager
-def open_workers(threads: int, client: distributed.Client | None) -> Iterator[Workers]:
-    """Open threads of this process, or a client's cluster; tasks left at the end are cancelled."""
+def open_workers(
+    threads: int, client: distributed.Client | None, *, worker_bytes: int = 0
+) -> Iterator[Workers]:
+    """Open threads of this process, or a client's cluster; tasks left at the end are cancelled.
+
+    ``worker_bytes`` is the memory that each worker of a cluster needs.
+    """
     with blas.one_thread():  # workers of a cluster may be threads of this process too
-        workers = Threads(threads) if client is None else Cluster(client)
+        workers = Threads(threads) if client is None else Cluster(client, worker_bytes)
         with contextlib.closing(workers):
             yield workers
 
@@ -97,8 +103,8 @@ class Cluster:
     lossy = True
     partitions_per_task = PARTITIONS_PER_TASK
 
-    def __init__(self, client: distributed.Client) -> None:
-        self._client = client
+    def __init__(self, client: distributed.Client, worker_bytes: int) -> None:
+        self._client, self._worker_bytes = client, worker_bytes
         self._running: dict[distributed.Future, None] = {}  # in the order of submission
         self._done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         self._slots, self._counted = 0, -RECOUNTED_AFTER
@@ -121,14 +127,15 @@ class Cluster:
         return self._slots
 
     def _recount(self) -> None:
-        """Count the threads, and check the versions of new workers.
+        """Count the threads, and check the versions and the memory of new workers.
 
         Raises BrokenError if there has been no worker for long, RequestError if one runs other
-        versions.
+        versions or has less memory than was planned with.
         """
         try:
             workers = self._client.nthreads()
-            if workers.keys() - self._checked:
+            if late := workers.keys() - self._checked:
+                check_memory(self._client, late, self._worker_bytes)
                 self._checked |= check_cluster(self._client)
         except OSError as error:
             raise _lost("counting its workers") from error

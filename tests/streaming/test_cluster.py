@@ -496,6 +496,33 @@ def test_a_worker_that_is_too_small_is_refused(table: Path) -> None:
         assert "Give each worker" in caught.value.remedy
 
 
+def test_a_late_worker_that_is_too_small_is_refused(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "RECOUNTED_AFTER", 0.05)
+    with cluster_of(1, processes=False) as threads, distributed.Client(threads) as client:
+        scheduler_info = client.scheduler_info
+        first = set(client.nthreads())
+
+        def shrunk(**options: Any) -> Any:
+            found = scheduler_info(**options)
+            for address in found["workers"].keys() - first:
+                found["workers"][address]["memory_limit"] = 450 * 10**6
+            return found
+
+        monkeypatch.setattr(client, "scheduler_info", shrunk)
+
+        def join(event: Any) -> None:
+            if isinstance(event, Advanced) and len(threads.workers) == 1:
+                threads.scale(2)
+                client.wait_for_workers(2)
+                time.sleep(0.05)
+
+        with pytest.raises(RequestError, match=r"has 450.0 MB of memory; the run was") as caught:
+            decompose(table, 3, progress=join)
+        assert caught.value.code == "does_not_fit"
+
+
 def test_data_in_memory_stay_here(client: Any) -> None:
     X = planted(300, 10)
     assert plan_selection(open_matrix(X), 3, 5).cluster is None
