@@ -113,8 +113,7 @@ def open_parquet(
     features = [name for name in types if name not in (index_column, *described)]
     gaps = _with_nulls(files)
     dtypes = {name: _dtype(_item_type(types[name]), path, name, gaps) for name in features}
-    lists = {name for name in features if _item_type(types[name]) != types[name]}
-    widths = _widths(files, lists)
+    widths = _widths(files, {name for name in features if _item_type(types[name]) != types[name]})
     empty = [name for name in features if widths.get(name) == 0]
     features = [name for name in features if name not in empty]
     labels = _labels(path, features, widths)
@@ -382,20 +381,18 @@ def _numbers(array: Any, dtype: np.dtype[Any] | None, name: str) -> NDArray[Any]
 
 def _described(array: Any, kind: Any, coordinate: Coordinate) -> NDArray[Any]:
     """Convert a coordinate of some samples to what is stored."""
-    name = coordinate.column
     if coordinate.dtype == TEXT:
         return np.array(["" if x is None else str(x) for x in array.to_pylist()], dtype=object)
     if not _is_aside(kind):
         decoded = array.dictionary_decode() if kinds.is_dictionary(array.type) else array
-        return _numbers(decoded, coordinate.dtype, name)
+        return _numbers(decoded, coordinate.dtype, coordinate.column)
     times = array.cast(kind).cast(_timestamp(kind)).to_numpy(zero_copy_only=False)
     last = np.datetime64(LAST_SECOND, "s")
     outside = (times > last) | (times < np.datetime64(-LAST_SECOND, "s"))  # not so of NaT
     if outside.any():
         raise RequestError(
             "does_not_fit_dtype",
-            f"Column {name!r} holds {times[outside][0]}: a date outside of 1678 to 2262.",
+            f"Column {coordinate.column!r} holds {times[outside][0]}, outside of 1678 to 2262.",
             "Leave the column out, convert it to text, or leave such dates empty.",
         )
-    stamps: NDArray[Any] = times.view(np.int64)
-    return stamps
+    return np.asarray(times.view(np.int64))
