@@ -14,7 +14,7 @@ from examples.paper import __main__ as command
 from examples.paper import printed, protocol
 from examples.paper.literal_admm import MU_MAX, admm
 from examples.paper.sets import Labelled, load
-from kmufs_stream import solvers
+from kmufs_stream.solvers.admm import admm as bilinear_admm
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_bi_linear_admm_is_the_library_s(data: Labelled) -> None:
     """At h = k, where the start does not depend on how eigenvectors are completed."""
     factor, k = data.factor, data.k
     P, squares = factor.components[:, :k], factor.singular_values[:k] ** 2
-    found = solvers.admm(P, squares, k, tolerance=0.0, mu0=0.1, mu_max=MU_MAX)
+    found = bilinear_admm(P, squares, k, tolerance=0.0, mu0=0.1, mu_max=MU_MAX)
     course = admm((P * squares) @ P.T, k, "bi-linear", iterations=found.iterations)
     assert course.selected.tolist() == found.selected.tolist()
 

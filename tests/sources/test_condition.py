@@ -122,7 +122,7 @@ def test_a_result_runs_no_code_of_who_wrote_it(
     zarr.open_group("d.sel.zarr").attrs["where"] = EXPLOIT
     with pytest.raises(RequestError, match="is Call") as caught:
         evaluate("d.sel.zarr", data="d.zarr")
-    assert caught.value.code == "wrong_data"
+    assert caught.value.code == "bad_condition"
     told = replace(decompose("d.zarr", 2), where=EXPLOIT)
     with pytest.raises(RequestError, match="is Call"):
         select("d.zarr", 2, 3, factor=told)

@@ -198,7 +198,7 @@ def test_states_of_other_constants_are_not_merged(
     expected = decompose(table, 3, method="lanczos")
     folder = tmp_path / "kept"
     with monkeypatch.context() as other_machine:
-        other_machine.setattr(checkpoints, "tokenize", lambda kernel, **how: "other constants")
+        other_machine.setattr("dask.base.tokenize", lambda kernel, **how: "other constants")
         broken_off(table, folder, 150, method="lanczos")
     found = decompose(table, 3, method="lanczos", checkpoint=folder, resume=True)
     assert same_bits(found, expected)
