@@ -26,6 +26,11 @@ sys.path.append(str(Path(__file__).parents[1]))
 _numbers = itertools.count()
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run single files in one process: to start workers takes longer than most files."""
+    return 0 if all(".py" in named for named in config.args) else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_blas_thread() -> Iterator[None]:
     """For what tests compute themselves: neither time nor last bits hang on how busy the cores are.

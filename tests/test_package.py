@@ -103,12 +103,15 @@ def test_docstrings_say_what_each_parameter_is(name: str) -> None:
     assert all(text for part in texts for text in part.values())
 
 
-def test_whatever_is_shown_takes_a_line_and_may_be_compared(tmp_path: Path) -> None:
+def test_whatever_is_shown_takes_a_line_and_may_be_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     ks = kmufs_stream
     x = planted(60, 300)
     factor = ks.decompose(x, 2)
-    chosen = ks.select(x, 2, 3, factor=factor, solver="exact", out=tmp_path / "chosen.zarr")
-    applied = ks.apply(tmp_path / "chosen.zarr", x, out=tmp_path / "new.zarr")
+    chosen = ks.select(x, 2, 3, factor=factor, solver="exact", out="chosen.zarr")
+    applied = ks.apply("chosen.zarr", x, out="new.zarr")
     tried = ks.sweep(factor, 2, 3, solvers="exact")
     plan = ks.plan_selection(x, 2, 3)
     for thing in (ks.open_matrix(x), factor, chosen, plan, applied, tried):
