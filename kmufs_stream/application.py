@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from kmufs_stream.events import SILENT, Progress
 from kmufs_stream.factors.identity import check_unchanged, digest_of_chunks
 from kmufs_stream.factors.planning import table_of
 from kmufs_stream.factors.reopening import open_like
-from kmufs_stream.results.reading import open_selection
+from kmufs_stream.results.reading import StoredSelection, open_selection
 from kmufs_stream.results.writing import subset_frame, write_result
 from kmufs_stream.sources.labels import likely_classes
 from kmufs_stream.sources.matching import Matched, ReorderedRows, find_features
@@ -71,11 +71,20 @@ class Application:
             f"{self.matched}, in {name_of(self.output)}>"
         )
 
+    @cached_property
+    def _stored(self) -> StoredSelection:
+        return open_selection(self.output)
+
     @property
     def likely_classes(self) -> list[str]:
         """Coordinates of the samples that look like their classes, the likeliest first."""
-        stored = open_selection(self.output)
-        return [] if stored.matrix is None else likely_classes(stored.matrix, stored.k)
+        matrix = self._stored.matrix
+        return [] if matrix is None else likely_classes(matrix, self._stored.k)
+
+    @property
+    def self_contained(self) -> bool:
+        """Whether it holds all that evaluate needs: data, and not of normalised rows."""
+        return self._stored.self_contained
 
     def summary(self) -> dict[str, Any]:
         """Return the same in plain JSON types; the keys are listed in docs/output.md."""

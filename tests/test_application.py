@@ -124,6 +124,17 @@ def test_sparse_data(tmp_path: Path, chosen: Path) -> None:
     np.testing.assert_array_equal(found["X"], cells[:, wanted(chosen)].X.toarray())
 
 
+@pytest.mark.parametrize("transform", ["log1p", "normalise-rows"])
+def test_it_says_whether_it_can_be_judged_alone(tmp_path: Path, transform: str) -> None:
+    counts = write_bare(tmp_path / "counts.zarr", np.abs(planted(60, 8)))
+    table = open_matrix(counts, transform=transform)
+    select(table, 2, 3, solver="exact", out=tmp_path / "s.zarr")
+    applied = apply(tmp_path / "s.zarr", counts, out=tmp_path / "a.zarr")
+    assert applied.self_contained == (transform == "log1p")
+    whole = None if applied.self_contained else counts
+    assert evaluate(tmp_path / "a.zarr", data=whole).clustering is not None
+
+
 def test_missing_and_repeated_features_are_named(tmp_path: Path, chosen: Path) -> None:
     new = labelled(planted(50, 20))
     lost = wanted(chosen)[2]

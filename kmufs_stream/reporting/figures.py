@@ -239,7 +239,7 @@ def of_trials(trials: Trials) -> list[Picture]:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(xlabel="h, chosen features", ylabel=column.replace("_", " "))
         if len(trials.curves) <= CURVES:
-            axes.legend(**ABOVE, ncols=2)
+            axes.legend(**ABOVE, ncols=2, handlelength=4)  # shows how lines are dashed
 
     return [
         Picture(f"sweep-{column.replace('_', '-')}", *words, partial(draw, column=column))

@@ -167,9 +167,14 @@ class StoredSelection:
 
     def _own_columns(self) -> Matrix | None:
         """Return the columns that the selection holds, transformed; None if it cannot tell."""
-        if self.matrix is None or by_row(self.transforms):
+        if self.matrix is None or not self.self_contained:
             return None
         return transformed(self.matrix, self.transforms)
+
+    @property
+    def self_contained(self) -> bool:
+        """Whether it holds all that evaluate needs: data, and not of normalised rows."""
+        return self.matrix is not None and not by_row(self.transforms)
 
     def _check_made_from(self, whole: Matrix) -> None:
         features = whole.shape[1] if self.standard is None else len(self.standard.mean)

@@ -12,6 +12,7 @@ from zarr.abc.store import Store
 
 from kmufs_stream.errors import (
     KmufsError,
+    Option,
     RequestError,
     Text,
     did_you_mean,
@@ -119,13 +120,15 @@ def _choose(node: Node, dataset: StoredDataset, opening: Opening) -> zarr.Array[
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if candidates:
+        likeliest = max(candidates, key=lambda name: _likelihood(candidates[name]))
+        chosen = Option(variable=likeliest)
+        if candidates[likeliest].ndim > 2 and not opening.has_dims:
+            dims = dataset.dims(candidates[likeliest]) or numbered(candidates[likeliest])
+            chosen = Option(variable=likeliest, sample_dims=dims[0])
         raise RequestError(
             "ambiguous_variable",
             f"{path} holds {len(candidates)} tables: {_listing(candidates)}.",
-            Text(
-                "Choose one, for instance {variable}.",
-                variable=max(candidates, key=lambda name: _likelihood(candidates[name])),
-            ),
+            Text("Choose one, for instance {}.", chosen),
         )
     below = {n: a for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array)}
     if variable is not None:

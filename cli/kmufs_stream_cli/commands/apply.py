@@ -54,6 +54,10 @@ def apply(
     show.facts([*show.took(summary), ("output", output)])
     next_commands.show_next(
         next_commands.command(
-            "evaluate", output, labels=done.likely_classes[:1], storage_option=table.storage_option
+            "evaluate",
+            output,
+            labels=done.likely_classes[:1],
+            data=None if done.self_contained else data,
+            storage_option=table.storage_option,
         )
     )

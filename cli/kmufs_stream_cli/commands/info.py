@@ -85,5 +85,7 @@ def _next(found: dict[str, Any], stores: list[str] | None) -> str | None:
     if found["kind"] == "factor":
         return next_commands.sweep(path, found["shape"]["k"], stores)
     if found["kind"] == "application":
-        return next_commands.command("evaluate", path, storage_option=stores)
+        # Normalised rows take all features.
+        whole = found["source"] if "normalise-rows" in found["options"]["transforms"] else None
+        return next_commands.command("evaluate", path, data=whole, storage_option=stores)
     return made if made is None or RESUME in shlex.split(made) else f"{made} {RESUME}"

@@ -142,7 +142,7 @@ def _outcome(result: Selection, summary: dict[str, Any]) -> list[tuple[str, str]
     if summary["samples_dropped"]:
         rows.append(("missing", f"{summary['samples_dropped']:,} samples left out"))
     elif summary["missing_values"]:
-        rows.append(("missing", f"the mean stands in for {summary['missing_values']:,} values"))
+        rows.append(("missing", f"{counted(summary['missing_values'], 'values')} set to the mean"))
     if len(result.kept):
         rows.append(("kept", f"{counted(len(result.kept), 'features')}, whatever their scores"))
     if result.matrix.transforms:
