@@ -150,15 +150,17 @@ class _Text:
         if kind == pa.string():
             raise not_numeric(self.path, name, written.filter(known.is_valid())[0])
         values = known.cast(kind).cast("float64").to_numpy(zero_copy_only=False)
-        if exact and (np.abs(values) >= WHOLE).any() and _all(known, INTEGER):
-            whole = dtype.kind in "iu" and not known.null_count
+        gaps = known.null_count > 0
+        whole = dtype.kind in "iu"
+        large = exact and bool((np.abs(values) >= WHOLE).any())
+        if large and not (whole and gaps) and _all(known, INTEGER):
             least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-WHOLE, WHOLE)
             for value in map(int, known.drop_null().to_pylist()):
                 if not least <= value <= most:
                     raise RequestError(
                         "does_not_fit_dtype",
                         f"{source} holds {value}, which {dtype} does not.",
-                        keep_whole(name, gaps=known.null_count > 0),
+                        OTHER_DTYPE if whole else keep_whole(name, gaps=gaps),
                     )
             if whole:
                 values = known.cast(pa.from_numpy_dtype(dtype)).to_numpy()

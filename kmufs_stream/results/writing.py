@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 import zarr
 from numpy.typing import NDArray
 from xarray.conventions import encode_cf_variable
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import BrokenError
+from kmufs_stream.errors import BrokenError, RequestError
 from kmufs_stream.events import SILENT, Progress, Started
 from kmufs_stream.sources import Matrix
 from kmufs_stream.sources.dimensions import COORDINATE_ROWS
@@ -164,7 +165,7 @@ def write_frame(
     root = frame.drop_vars([name for name, c in frame.coords.items() if dim in c.dims])
     texts = {name: _of_texts(c.variable, matrix) for name, c in root.coords.items()}
     along = {
-        str(name): c.variable if matrix.metadata.encoded else encode_cf_variable(c.variable)
+        str(name): c.variable if matrix.metadata.encoded else _encoded(c.variable)
         for name, c in frame.coords.items()
         if dim in c.dims
     }
@@ -195,6 +196,26 @@ def write_frame(
 
 def _form(matrix: Matrix) -> dict[str, Any]:
     return {"zarr_format": matrix.layout.zarr_format, "consolidated": False}
+
+
+def _encoded(variable: xr.Variable) -> xr.Variable:
+    """Encode a variable as xarray does, of which each part alone might be encoded differently."""
+    if variable.dtype.kind == "b":
+        return variable  # xarray would make integers of them, and Zarr has booleans
+    encoded = encode_cf_variable(variable.compute() if variable.dtype.kind == "O" else variable)
+    if encoded.dtype.kind != "O":
+        return encoded
+    values = np.array(encoded.values)
+    kind = pd.api.types.infer_dtype(values.ravel(), skipna=True)
+    if kind not in ("string", "bytes", "empty"):
+        raise RequestError(
+            "bad_coordinate",
+            f"A coordinate along {variable.dims[0]!r} holds objects ({kind}).",
+            "Stores keep text, numbers and times: convert it, or leave it out.",
+        )
+    nothing, dtype = (b"", np.dtype(np.bytes_)) if kind == "bytes" else ("", STRINGS)
+    values[pd.isna(values)] = nothing
+    return encoded.copy(deep=False, data=values.astype(dtype))
 
 
 def _of_texts(variable: xr.Variable, matrix: Matrix) -> xr.Variable:

@@ -162,6 +162,7 @@ def _open_in_python(data: Any, opening: Opening) -> Matrix:
         return open_bare(data, opening)
     known = (
         "Give a path or address, a Zarr Store or Array, an xarray Dataset or DataArray, a pandas "
-        "DataFrame, or a Dask or NumPy array; anndata.AnnData(X).write_h5ad writes sparse data."
+        "DataFrame, or a Dask or NumPy array. AnnData and sparse matrices: write a file "
+        "(anndata.AnnData(X).write_h5ad('x.h5ad')) and give its path."
     )
     raise RequestError("unknown_source", f"A {kind} cannot be opened as it is.", known)

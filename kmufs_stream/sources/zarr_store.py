@@ -136,12 +136,19 @@ def _choose(node: Node, dataset: StoredDataset, opening: Opening) -> zarr.Array[
             "unknown_variable" if arrays else "no_table",
             f"{where} has no variable {variable!r}.",
             did_you_mean(variable, arrays)
-            + f"Variables there: {_listing(below)}."
+            + f"Variables there: {_listing(below)}. "
             + _group_of([n for n in below if n.endswith(f"/{variable}")], group),
         )
     deeper = [name for name, array in below.items() if "/" in name and array.ndim >= 2]
     if len(arrays) == 1 and not deeper:
         return next(iter(arrays.values()))  # to be refused with the reason
+    if deeper:
+        tables = _listing({name: below[name] for name in deeper})
+        raise RequestError(
+            "no_table",
+            f"{where} holds no table at its top; deeper there are {tables}.",
+            _group_of(deeper, group),
+        )
     raise RequestError(
         "no_table",
         f"{where} holds no numeric variable of two or more dimensions; it holds {_listing(below)}.",
@@ -149,8 +156,7 @@ def _choose(node: Node, dataset: StoredDataset, opening: Opening) -> zarr.Array[
             "Choose one with {variable}, or say {features_from_variables} where every variable is "
             "a feature.",
             features_from_variables=True,
-        )
-        + _group_of(deeper, group),
+        ),
     )
 
 
@@ -159,7 +165,7 @@ def _group_of(names: list[str], group: zarr.Group) -> str:
     if not names:
         return ""
     inside = f"{group.path}/{names[0]}".rpartition("/")[0].lstrip("/")
-    return Text(" Choose a group, for instance {group}.", group=inside)
+    return Text("Choose a group, for instance {group}.", group=inside)
 
 
 def _likelihood(table: zarr.Array[Any]) -> tuple[bool, int]:

@@ -209,7 +209,7 @@ CASES = [
             "feature 1: 1",
             "feature 4: 1",
         ),
-        "--missing drop-features",
+        "--missing mean",
     ),
     Case("k too small", ok, (*DATA, "--k", 0, *H), "bad_k", ("k is 0",), "--k 1 or more"),
     Case("k negative", ok, (*DATA, "--k", -3, *H), "bad_k", ("k is -3",), "--k 1 or more"),

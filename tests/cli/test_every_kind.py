@@ -421,7 +421,7 @@ VARIABLES = [
 ]
 
 MISSING = [
-    Kind("missing", bare(GAPS), code="not_finite", remedy="--missing drop-features"),
+    Kind("missing", bare(GAPS), code="not_finite", remedy="--missing mean"),
     Kind(
         "missing, drop features",
         bare(GAPS),

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 import zarr
@@ -22,7 +23,7 @@ from reference import reference
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, WrapperStore
 
-from kmufs_stream import BrokenError, open_matrix, select
+from kmufs_stream import BrokenError, RequestError, open_matrix, select
 from kmufs_stream.results import writing as subset
 from kmufs_stream.streaming.planning import sizing
 
@@ -113,6 +114,49 @@ def test_coordinates_of_a_dataarray(tmp_path: Path, lazy: bool) -> None:
     chosen = select(given, K, H, out=tmp_path / "out.zarr")
     found = check_values(array, tmp_path / "out.zarr", chosen.selected)
     assert found.attrs["k"] == K
+
+
+OBJECTS = {
+    "text": ([f"é{i}" for i in range(120)], "StringDType()"),
+    "gaps": (["", None, *["a"] * 118], "StringDType()"),
+    "bytes": ([b"b%d" % i for i in range(120)], "|S4"),
+    "truth": (np.arange(120) % 2 == 0, "bool"),
+    "whole": (np.arange(120), "int64"),
+    "times": (np.arange("2000-01-01", "2000-04-30", dtype="M8[D]").astype("M8[ns]"), "int64"),
+}
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_coordinates_keep_their_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lazy: bool
+) -> None:
+    monkeypatch.setattr(subset, "COORDINATE_ROWS", 50)
+    values, stored = OBJECTS[kind]
+    array = np.array(values, dtype=object if isinstance(values, list) else None)
+    told: Any = da.from_array(array, chunks=30) if lazy else array
+    table = xr.DataArray(X, dims=("s", "f"), coords={"told": ("s", told)}, name="x")
+    select(table, K, H, solver="exact", out=tmp_path / "out.zarr")
+    kept = zarr.open_array(tmp_path / "out.zarr", path="told", mode="r")
+    assert str(kept.dtype) == stored
+    nothing = np.where(np.equal(array, None), "", array) if kind == "gaps" else array
+    np.testing.assert_array_equal(opened(tmp_path / "out.zarr")["told"].values, nothing)
+
+
+def test_an_index_of_text_names_the_samples(tmp_path: Path) -> None:
+    names = [f"r{i}" for i in range(120)]
+    table = pd.DataFrame(X, index=names, columns=[f"f{i}" for i in range(12)])
+    select(table, K, H, solver="exact", out=tmp_path / "out.zarr")
+    assert opened(tmp_path / "out.zarr")["sample"].values.tolist() == names
+
+
+def test_objects_of_several_kinds_are_refused(tmp_path: Path) -> None:
+    mixed = np.array([1, "a"] * 60, dtype=object)
+    table = xr.DataArray(X, dims=("s", "f"), coords={"told": ("s", mixed)}, name="x")
+    with pytest.raises(RequestError, match="objects") as caught:
+        select(table, K, H, solver="exact", out=tmp_path / "out.zarr")
+    assert caught.value.code == "bad_coordinate"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_attributes_survive_a_coordinate_along_the_samples(tmp_path: Path) -> None:

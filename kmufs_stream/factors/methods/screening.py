@@ -162,7 +162,9 @@ def check_samples(count: int, dropped: int = 0) -> None:
         raise RequestError(
             "too_few_samples",
             f"The data have {counted(count, 'samples')}{gone}: standardising needs at least two.",
-            Text("Choose the dimension of samples by {sample_dims}, or another {missing}."),
+            Text("Say {missing}.", missing="mean")
+            if dropped
+            else Text("Choose the dimension of the samples by {sample_dims}, or other samples."),
         )
 
 
@@ -181,7 +183,9 @@ def _check_finite(
     kinds = ["missing (NaN)"] * refused + ["infinite"] * bool(moments.infinite.any())
     hint = Text("Infinity has no mean: leave those features out with {exclude_features}.")
     if refused:
-        hint = Text("Say {missing}, drop-samples or mean.", missing="drop-features")
+        hint = Text("Say {missing}, drop-samples or drop-features.", missing="mean")
+        if (missing > 0)[moments.present > 0].all():  # no feature would be left
+            hint = Text("Say {missing} or drop-samples.", missing="mean")
     raise RequestError(
         "not_finite",
         f"{counted(int(bad.sum()), 'values')} in {len(index):,} of {len(bad):,} features "
