@@ -247,7 +247,7 @@ def test_missing_values_are_refused(turned: Callable[[Any], Any]) -> None:
 
 
 def test_tables_in_memory_that_are_not_taken_are_told_how_they_are() -> None:
-    with pytest.raises(RequestError, match="writes sparse data"):
+    with pytest.raises(RequestError, match="write a file"):
         select(scipy.sparse.csr_matrix(X), 2, 3)
     with pytest.raises(RequestError, match="Give a path"):
         select([[1, 2], [3, 4]], 1, 1)
