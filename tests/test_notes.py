@@ -155,7 +155,7 @@ def test_remedies_say_where_options_of_opening_go(tmp_path: Path) -> None:
     ):
         with pytest.raises(RequestError) as caught:
             run(store)
-        assert "`open_matrix(data, variable='t2m')`" in caught.value.remedy
+        assert "`open_matrix(data, variable='t2m', sample_dims='time')`" in caught.value.remedy
 
 
 def test_remedies_say_where_screening_goes() -> None:
@@ -163,4 +163,4 @@ def test_remedies_say_where_screening_goes() -> None:
     gaps[3, 2] = np.nan
     with pytest.raises(RequestError) as caught:
         select(gaps, 3, 2)
-    assert "`screening=Screening(missing='drop-features')`" in caught.value.remedy
+    assert "`screening=Screening(missing='mean')`" in caught.value.remedy

@@ -65,7 +65,7 @@ def test_a_cube_is_proposed_before_a_mask(cli: Cli, folder: Path) -> None:
     xr.Dataset({"flag": (("level", *dims), flags), "t": (("time", *dims), cube)}).to_zarr("f.zarr")
     done = cli("plan", "f.zarr", *SIZE)
     assert done.code == 2
-    assert "--variable t.\n" in done.err
+    assert "--variable t --sample-dims time.\n" in done.err
     assert cli("plan", "f.zarr", *SIZE, "--variable", "t", "--sample-dims", "time").code == 0
     xr.open_zarr("f.zarr").to_netcdf("f.nc", engine="h5netcdf")
     made = cli("convert", "f.nc", "again.zarr")
