@@ -118,6 +118,12 @@ def test_the_twelfth_digit_of_the_components_does_not_matter(name: str, seed: in
     assert s.selected.tolist() == solved(name, 100).selected.tolist()
 
 
+def test_components_in_single_precision_are_enough() -> None:
+    P, lam, _ = factors("MNIST_first3468")
+    s = admm(P.astype(np.float32).astype(np.float64), lam, 50, tolerance=1e-6)
+    assert s.selected.tolist() == solved("MNIST_first3468", 50).selected.tolist()
+
+
 def test_two_runs_are_equal_bit_for_bit() -> None:
     P, lam, _ = factors("DNA_statlog")
     again = admm(P, lam, 50, tolerance=1e-12)
