@@ -58,6 +58,18 @@ def scores_of(factor: Factor) -> npt.NDArray[np.float64]:
     return scores
 
 
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix])
+def test_entries_of_one_place_are_summed(tmp_path: Path, kind: Any) -> None:
+    X = counts(n=60, p=8)
+    once = kind(X)
+    twice = kind(
+        (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), 2 * once.indptr), once.shape
+    )
+    path = write_zarr3(annotated(twice), tmp_path / "cells")
+    found = open_matrix(path, transform="log1p").rows.read(0, 60)
+    np.testing.assert_array_equal(found.toarray(), np.log1p(X.astype(found.dtype)))
+
+
 def assert_same(found: Factor, expected: Factor, tolerance: float = 1e-8) -> None:
     ours, theirs = found.features, expected.features
     assert {r: i.tolist() for r, i in ours.excluded.items()} == {
