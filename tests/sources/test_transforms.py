@@ -126,3 +126,9 @@ def test_unknown_transforms_are_refused(name: str) -> None:
     with pytest.raises(RequestError, match=r"(?i)transform") as error:
         open_matrix(stores.counts(), transform=[name])
     assert "normalise-rows:TOTAL" in error.value.remedy
+
+
+def test_a_row_with_a_gap_is_scaled_by_what_is_known_of_it() -> None:
+    rows = np.array([[1.0, np.nan, 3.0], [2.0, 2.0, 0.0]])
+    found = open_matrix(rows, transform="normalise-rows:8").rows.read(0, 2)
+    np.testing.assert_array_equal(found, [[2.0, np.nan, 6.0], [4.0, 4.0, 0.0]])
