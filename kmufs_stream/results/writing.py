@@ -162,7 +162,7 @@ def write_frame(
     values. Raises BrokenError for coordinates that cannot be read.
     """
     dim, n = matrix.metadata.sample_dim, matrix.shape[0]
-    root = frame.drop_vars([name for name, c in frame.coords.items() if dim in c.dims])
+    root = frame.drop_dims(dim, errors="ignore")
     texts = {name: _of_texts(c.variable, matrix) for name, c in root.coords.items()}
     along = {
         str(name): c.variable if matrix.metadata.encoded else _encoded(c.variable)
@@ -176,21 +176,22 @@ def write_frame(
         empty[name].encoding = {"chunks": chunk}
     root = root.assign_coords(xr.Coordinates(texts | empty, indexes={}))
     for name, (dims, shape, chunk) in values.items():
-        none = np.empty([0 if d == dim else size for d, size in zip(dims, shape, strict=True)])
-        empty[name] = xr.Variable(dims, none.astype(matrix.layout.dtype), matrix.metadata.attrs)
+        none = [0 if d == dim else size for d, size in zip(dims, shape, strict=True)]
+        array = np.empty(none, matrix.layout.dtype)
+        empty[name] = xr.Variable(dims, array, matrix.metadata.attrs)
         empty[name].encoding = {"chunks": chunk}
         root = root.assign({name: empty[name]})
     root.to_zarr(folder, mode="w", **_form(matrix))
     for name, variable in empty.items():
-        grown = tuple(n if d == dim else size for d, size in variable.sizes.items())
-        zarr.open_array(folder, path=name).resize(grown)
-    for name, variable in along.items():
         target = zarr.open_array(folder, path=name)
+        target.resize(tuple(n if d == dim else size for d, size in variable.sizes.items()))
+        if name in values:
+            continue
         before = (slice(None),) * variable.dims.index(dim)
         for start in range(0, n, COORDINATE_ROWS):
             piece = slice(start, min(start + COORDINATE_ROWS, n))
             with coordinate_of(matrix.source):
-                part = _of_texts(variable.isel({dim: piece}), matrix).values
+                part = _of_texts(along[name].isel({dim: piece}), matrix).values
             target[(*before, piece)] = part
 
 
