@@ -38,7 +38,10 @@ class Node(NamedTuple):
 
     @property
     def is_anndata(self) -> bool:
-        return holds_anndata(self.node)
+        try:
+            return holds_anndata(self.node)
+        except Exception:  # damaged metadata: to open it as any store tells what is wrong
+            return False
 
 
 def find_node(

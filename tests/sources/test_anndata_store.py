@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 import warnings
@@ -263,6 +264,19 @@ def test_columns_beyond_the_last_are_reported_as_damage(kind: str, tmp_path: Pat
         file["X/indices"][3] = 10_000
     with pytest.raises(BrokenError, match="cannot be read"):
         select(path, K, H)
+
+
+@pytest.mark.parametrize("table", ["obs", "var"])
+def test_damaged_metadata_of_a_table_are_told(table: str, tmp_path: Path) -> None:
+    path = stores.write_zarr3(annotated(counts(20, 6)), tmp_path / "cells")
+    root = zarr.open_group(path, mode="r", use_consolidated=False)
+    (path / "zarr.json").write_text(
+        json.dumps({"zarr_format": 3, "node_type": "group", "attributes": root.attrs.asdict()})
+    )
+    (path / table / "zarr.json").write_text("{")
+    with pytest.raises(RequestError, match=r"metadata of .* cannot be read") as caught:
+        open_matrix(path)
+    assert caught.value.code == "bad_metadata"
 
 
 def test_a_lost_chunk_is_named(tmp_path: Path) -> None:
