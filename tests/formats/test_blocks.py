@@ -9,13 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.io
-from formats.tables import (
-    N,
-    X,
-    converted,
-    frame,
-    written,
-)
+from formats.tables import N, X, converted, frame, written
 from helpers import slow
 from scipy import sparse
 

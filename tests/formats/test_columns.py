@@ -9,16 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from formats.tables import (
-    KIND,
-    LABELS,
-    N,
-    X,
-    convert_and_open,
-    converted,
-    frame,
-    written,
-)
+from formats.tables import KIND, LABELS, N, X, convert_and_open, converted, frame, written
 
 from kmufs_stream import RequestError, convert, evaluate, open_matrix, select
 

@@ -51,6 +51,40 @@ def annotated(X: Any, **more: Any) -> anndata.AnnData:
     return anndata.AnnData(X, obs=obs, var=var, **more)
 
 
+def unsorted(X: npt.NDArray[Any]) -> Any:
+    """Return CSR with columns in descending order, and each value split into two entries."""
+    made = sp.csr_matrix(np.concatenate([X, X], axis=1))
+    indices = made.indices % X.shape[1]
+    for a, b in zip(made.indptr, made.indptr[1:], strict=False):
+        indices[a:b] = indices[a:b][::-1]
+        made.data[a:b] = made.data[a:b][::-1] / 2
+    return sp.csr_matrix((made.data, indices, made.indptr), shape=X.shape)
+
+
+KINDS: dict[str, Callable[[npt.NDArray[Any]], Any]] = {
+    "dense": lambda X: X,
+    "fortran": np.asfortranarray,
+    "csr": sp.csr_matrix,
+    "csc": sp.csc_matrix,
+    "csr array": sp.csr_array,
+    "csr unsorted, doubled": unsorted,
+    "float64": lambda X: sp.csr_matrix(X.astype(np.float64)),
+    "int32": lambda X: sp.csr_matrix(X.astype(np.int32)),
+    "uint16 dense": lambda X: X.astype(np.uint16),
+    "bool": lambda X: sp.csr_matrix(X > 0),
+}
+RAW = counts(p=40, seed=2)
+
+
+def cells() -> anndata.AnnData:
+    """Return counts by rows, layers of every kind, raw by columns, and things beside."""
+    X = counts()
+    layers = {kind: made(counts(seed=1)) for kind, made in KINDS.items()}
+    adata = annotated(sp.csr_matrix(X), layers=layers, uns={"kept": [1, 2]}, obsm={"pca": X[:, :2]})
+    adata.raw = annotated(sp.csc_matrix(RAW))
+    return adata
+
+
 def write_h5ad(adata: anndata.AnnData, path: Path, **options: Any) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -70,6 +104,14 @@ def write_zarr3(adata: anndata.AnnData, path: Path) -> Path:
     return _write_zarr(adata, path, 3)
 
 
+def write_zip(adata: anndata.AnnData, path: Path) -> Path:
+    path = path.with_suffix(".zarr.zip")
+    with zarr.storage.ZipStore(path, mode="w") as store, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        anndata.io.write_elem(zarr.open_group(store, mode="w"), "/", adata)
+    return path
+
+
 def _write_zarr(adata: anndata.AnnData, path: Path, version: int) -> Path:
     path = path.with_suffix(".zarr")
     with warnings.catch_warnings():
@@ -80,6 +122,9 @@ def _write_zarr(adata: anndata.AnnData, path: Path, version: int) -> Path:
             anndata.io.write_elem(group, "/", adata)
             zarr.consolidate_metadata(path)
     return path
+
+
+WRITERS = [write_h5ad, write_h5ad_gzip, write_zarr2, write_zarr3, write_zip]
 
 
 def write_legacy_h5ad(adata: anndata.AnnData, path: Path) -> Path:

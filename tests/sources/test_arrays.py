@@ -1,4 +1,4 @@
-"""Arrays and tables of Python."""
+"""Arrays and tables of Python; test_contract.py has what they share with stores."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from dask.delayed import delayed
 from helpers import labelled, planted, write_xarray
 from reference import assert_optimal, reference
 
-from kmufs_stream import RequestError, open_matrix, select
+from kmufs_stream import Matrix, RequestError, open_matrix, select
 
 X = planted(120, 12)
 EXPECTED = reference(X).every_score(3)
 
 
-def test_numpy() -> None:
+def names(matrix: Matrix) -> tuple[str, str, str]:
+    return matrix.metadata.name, matrix.metadata.sample_dim, matrix.metadata.feature_dim
+
+
+def test_numpy_has_default_names_and_no_labels() -> None:
     matrix = open_matrix(X)
-    assert matrix.shape == (120, 12)
-    assert (matrix.metadata.sample_dim, matrix.metadata.feature_dim, matrix.metadata.name) == (
-        "sample",
-        "feature",
-        "data",
-    )
+    assert names(matrix) == ("data", "sample", "feature")
     assert matrix.labels is None
-    np.testing.assert_array_equal(matrix.rows.read(3, 9), X[3:9])
-    np.testing.assert_array_equal(matrix.rows.take(3, 9, np.array([0, 5])), X[3:9][:, [0, 5]])
-    assert_optimal(select(X, 3, 4, solver="exact").selected, EXPECTED, 4, 1e-12)
+    with pytest.raises(RequestError) as caught:
+        open_matrix(X, variable="x")
+    assert caught.value.code == "not_a_store"
 
 
 def test_a_view_of_numpy_is_read_in_its_order() -> None:
@@ -40,9 +39,7 @@ def test_a_view_of_numpy_is_read_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "chunks",
-    [(120, 12), (1, 12), (37, 5), ((1, 100, 19), (11, 1)), ((50, 0, 70), (12,)), (120, 1)],
-    ids=str,
+    "chunks", [(120, 12), (1, 12), (37, 5), ((1, 100, 19), (11, 1)), ((50, 0, 70), (12,))], ids=str
 )
 def test_dask_chunks_of_any_shape(chunks: Any) -> None:
     matrix = open_matrix(da.from_array(X, chunks=chunks))
@@ -66,11 +63,7 @@ def test_dtypes(dtype: str) -> None:
 def test_dataarray_keeps_names_labels_coordinates_and_attributes() -> None:
     array = labelled(X)
     matrix = open_matrix(array)
-    assert (matrix.metadata.name, matrix.metadata.sample_dim, matrix.metadata.feature_dim) == (
-        "counts",
-        "cell",
-        "gene",
-    )
+    assert names(matrix) == ("counts", "cell", "gene")
     assert matrix.labels is not None
     assert list(matrix.labels) == list(array["gene"].values)
     assert matrix.metadata.attrs == {"units": "1"}
@@ -87,20 +80,23 @@ def test_transposed_dataarray(named: dict[str, str]) -> None:
     np.testing.assert_array_equal(chosen.dataset["counts"].values, X[:, chosen.selected].T)
 
 
-def test_lazy_transformation_is_computed_block_by_block(tmp_path: Path) -> None:
-    counts = np.rint(np.exp(X)).astype(np.float64)
-    array = labelled(counts).drop_vars("batch")  # text along the samples: see test_subset.py
-    path = write_xarray(tmp_path / "a.zarr", array, chunks=(25, 12))
+def test_what_is_lazy_is_computed_block_by_block(tmp_path: Path) -> None:
+    counts = np.rint(np.exp(X))
+    path = write_xarray(tmp_path / "a.zarr", labelled(counts), chunks=(25, 12))
     with xr.open_zarr(path) as opened:
         lazy = np.log1p(opened["counts"])
-        matrix = open_matrix(lazy)
-        assert not matrix.layout.in_memory
-        chosen = select(lazy, 3, 4, solver="exact", out=tmp_path / "out.zarr")
+        assert not open_matrix(lazy).layout.in_memory
+        chosen = select(lazy, 3, 4, solver="exact")
+        values = chosen.dataset["counts"].values
     assert_optimal(chosen.selected, reference(np.log1p(counts)).every_score(3), 4, 1e-12)
     assert chosen.labels == [f"gene {i} é" for i in chosen.selected]
-    np.testing.assert_array_equal(
-        chosen.dataset["counts"].values, np.log1p(counts)[:, chosen.selected]
-    )
+    np.testing.assert_array_equal(values, np.log1p(counts)[:, chosen.selected])
+    with xr.open_zarr(path, chunks=None) as opened:
+        array = opened["counts"]
+        matrix = open_matrix(array)
+        assert not matrix.layout.in_memory
+        np.testing.assert_array_equal(matrix.rows.read(20, 60), counts[20:60])
+        assert not array.variable._in_memory
 
 
 def test_opening_computes_nothing() -> None:
@@ -113,16 +109,6 @@ def test_opening_computes_nothing() -> None:
     assert matrix.shape == (120, 12)
     with pytest.raises(AssertionError, match="computed"):
         matrix.rows.read(0, 1)
-
-
-def test_lazily_opened_variable_stays_lazy(tmp_path: Path) -> None:
-    path = write_xarray(tmp_path / "a.zarr", labelled(X), chunks=(25, 12))
-    with xr.open_zarr(path, chunks=None) as opened:
-        array = opened["counts"]
-        matrix = open_matrix(array)
-        assert not matrix.layout.in_memory
-        np.testing.assert_array_equal(matrix.rows.read(20, 60), X[20:60])
-        assert not array.variable._in_memory
 
 
 def test_nan_in_memory_is_named() -> None:
@@ -154,20 +140,12 @@ def test_refused(data: Any, code: str) -> None:
     assert caught.value.remedy
 
 
-def test_variable_chooses_only_within_stores() -> None:
-    with pytest.raises(RequestError) as caught:
-        open_matrix(X, variable="x")
-    assert caught.value.code == "not_a_store"
-
-
 def test_a_data_frame_has_labels() -> None:
-    X = planted(60, 5)
-    names = [f"row {i}" for i in range(60)]
-    frame = pd.DataFrame(X, columns=list("abcde"), index=names)
+    rows = [f"row {i}" for i in range(120)]
+    frame = pd.DataFrame(X, columns=list("abcdefghijkl"), index=rows)
     matrix = open_matrix(frame)
     assert matrix.labels is not None
-    assert list(matrix.labels) == list("abcde")
-    np.testing.assert_array_equal(matrix.rows.read(10, 20), X[10:20])
-    assert list(matrix.metadata.coords["sample"].values) == names
+    assert list(matrix.labels) == list("abcdefghijkl")
+    assert list(matrix.metadata.coords["sample"].values) == rows
     with pytest.raises(RequestError, match="not numbers: 'text'"):
         open_matrix(frame.assign(text="x"))

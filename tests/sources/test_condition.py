@@ -32,8 +32,7 @@ EXPLOIT = (
     ("condition", "expected"),
     [
         ("kind == 'y'", KIND == "y"),
-        ("kind in ['x', 'z']", (KIND == "x") | (KIND == "z")),
-        ("kind not in ('x', 'z')", (KIND != "x") & (KIND != "z")),
+        ("kind not in ['x', 'z']", (KIND != "x") & (KIND != "z")),
         ("kind == ['x', 'z']", (KIND == "x") | (KIND == "z")),
         ("good", GOOD),
         ("~good", ~GOOD),
@@ -64,22 +63,15 @@ def test_what_pandas_answers(condition: str, expected: np.ndarray) -> None:
     [
         (EXPLOIT, "is Call"),
         ("when.dt.year > 3", "when.dt.year is Attribute"),
-        ("kind[0] == 'x'", r"kind\[0\] is Subscript"),
         ("depth > @pd", "'@pd'"),
         ("depth @ depth > 1", "MatMult"),
         ("depth < 9 ** 9 ** 9 ** 9", "Pow"),
         ("'%01999999999d' % 1 == kind", "'%01999999999d' is not a number"),
-        ("kind == -('a' * 9)", "'a' is not a number"),
         ("depth in [0] * 9", r"\[0\] is not a number"),
-        ("``kind`` == 'x'", "invalid syntax"),
         ("`kind``depth` == 'x'", "invalid syntax"),
         ("kind == f'{depth}'", "JoinedStr"),
-        ("[d for d in depth] == 1", "ListComp"),
         ("(lambda: depth)", "Lambda"),
-        ("depth > 1 if good else good", "IfExp"),
-        ("(d := depth) > 1", "NamedExpr"),
         ("depth = 1", "invalid syntax"),
-        ("good; good", "invalid syntax"),
         ("kind == b'x'", "b'x'"),
         ("`of cell", "invalid"),
         ("", "invalid syntax"),
@@ -90,15 +82,18 @@ def test_what_does_more_than_compare_is_refused(condition: str, part: str) -> No
         parsed(condition, list(COORDINATES))
 
 
-@pytest.mark.parametrize("condition", ["depth", "1 == 1", "(good, good)"])
-def test_what_is_no_truth_of_each_sample_is_refused(condition: str) -> None:
-    with pytest.raises(ValueError, match="true or false for each sample"):
-        parsed(condition, list(COORDINATES)).met(COORDINATES)
-
-
-def test_texts_are_not_computed_with() -> None:
-    asked = parsed("kind * 999999999999 == 'x'", list(COORDINATES))
-    with pytest.raises(ValueError, match="kind holds text"):
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("depth", "true or false for each sample"),
+        ("1 == 1", "true or false for each sample"),
+        ("(good, good)", "true or false for each sample"),
+        ("kind * 999999999999 == 'x'", "kind holds text"),
+    ],
+)
+def test_what_is_no_truth_of_each_sample_is_refused(condition: str, said: str) -> None:
+    asked = parsed(condition, list(COORDINATES))
+    with pytest.raises(ValueError, match=said):
         asked.met(COORDINATES)
 
 

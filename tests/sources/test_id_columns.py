@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from formats.tables import (
-    N,
-    X,
-    convert_and_open,
-    frame,
-    written,
-)
+from formats.tables import N, X, convert_and_open, frame, written
 
-from kmufs_stream import RequestError, convert, evaluate, open_matrix, select
+from kmufs_stream import RequestError, evaluate, open_matrix, select
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -47,25 +40,19 @@ def test_features_that_look_as_if_they_described_samples_are_told(
     assert done.notes == ()
 
 
-@pytest.mark.parametrize(
-    ("column", "parameter"),
-    [
-        ({"number": np.arange(N)[::-1] * 3 + 1000}, "coordinates=['number']"),
-        ({"plate": np.arange(N) % 8 + 1}, "coordinates=['plate']"),
-        ({"dayOf": [None, *np.arange(N - 1) % 8]}, "coordinates=['dayOf']"),
-        ({"species_code": np.arange(N) % 30 * 2}, "coordinates=['species_code']"),
-        ({"batchId": np.arange(N) % 30 * 2}, "coordinates=['batchId']"),
-        ({"height": np.arange(N) % 30 * 2}, None),
-        ({"valid": X[:, 0], "flat": np.ones(N)}, None),
-    ],
-)
-def test_whole_numbers_among_real_ones_are_told(
-    tmp_path: Path, column: dict[str, Any], parameter: str | None
-) -> None:
-    done, _ = convert_and_open(written(tmp_path, "csv", frame(**column)))
-    assert len(done.notes) == (parameter is not None)
-    if parameter is not None:
-        assert f"convert again, also with `{parameter}, overwrite=True`, or say" in done.notes[0]
+def test_whole_numbers_among_real_ones_are_told(tmp_path: Path) -> None:
+    told = {
+        "number": np.arange(N)[::-1] * 3 + 1000,
+        "plate": np.arange(N) % 8 + 1,
+        "dayOf": [None, *np.arange(N - 1) % 8],
+        "species_code": np.arange(N) % 30 * 2,
+        "batchId": np.arange(N) % 30 * 2,
+    }
+    others = {"height": np.arange(N) % 30 * 2, "valid": X[:, 0], "flat": np.ones(N)}
+    path = written(tmp_path, "csv", frame(**told, **others))
+    (note,) = convert_and_open(path)[0].notes
+    assert f"convert again, also with `coordinates={[*told]}, overwrite=True`, or say" in note
+    assert convert_and_open(path, coordinates=[*told], overwrite=True)[0].notes == ()
 
 
 def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
@@ -77,20 +64,6 @@ def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
     assert convert_and_open(path)[0].notes == ()
     pd.DataFrame({**counts, "well_id": np.arange(N) % 96}).to_csv(path, index=False)
     assert "'well_id' may number" in convert_and_open(path, overwrite=True)[0].notes[0]
-
-
-def test_a_class_that_became_a_feature_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    frame(group=np.arange(N) % 3).to_csv(path, index=False)
-    convert(path, tmp_path / "out.zarr")
-    select(tmp_path / "out.zarr", 3, 3, out=tmp_path / "chosen.zarr")
-    with pytest.raises(RequestError) as caught:
-        evaluate(tmp_path / "chosen.zarr", labels="group", data=tmp_path / "out.zarr")
-    assert "by convert with `coordinates`" in caught.value.remedy
-    select(tmp_path / "out.zarr", 3, 3, keep="group", out=tmp_path / "with.zarr")
-    with pytest.raises(RequestError, match="'group' is one of the features") as caught:
-        evaluate(tmp_path / "with.zarr", labels="group")
-    assert "`coordinates='group', overwrite=True`" in caught.value.remedy
 
 
 def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
@@ -113,10 +86,12 @@ def test_a_class_among_variables_is_told(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="'mode' is one of the features") as caught:
         evaluate(with_class, labels="mode")
     assert "exclude_features='mode'" in caught.value.remedy
+    assert "`coordinates='mode', overwrite=True`" in caught.value.remedy
     select(
         open_matrix(store, features_from_variables=True, exclude_features="mode"), 3, 2, out=chosen
     )
     with pytest.raises(RequestError) as caught:
         evaluate(chosen, labels="mode")
     assert "`data`" in caught.value.remedy
+    assert "by convert with `coordinates`" in caught.value.remedy
     assert evaluate(chosen, labels="mode", data=store).agreement is not None

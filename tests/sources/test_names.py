@@ -10,6 +10,8 @@ from kmufs_stream import RequestError, open_matrix
 
 GRID = [f"lat={lat} lon={lon}" for lat in ("75", "72.5", "-1e-07") for lon in ("0", "200", "202.5")]
 DAYS = ["2001-01-01T00:00:00", "2001-01-01T06:00:00", "2001-02-30T00:00:00"]
+LEVELS = ["1000.0", "850.0", "500.0"]
+GENES = ["1e3", "1000", "x"]
 
 
 def asked(names: list[str], dim: str, *features: str) -> list[int]:
@@ -21,42 +23,27 @@ def asked(names: list[str], dim: str, *features: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("typed", "places"),
+    ("names", "dim", "typed", "places"),
     [
-        ("lon=200 lat=75", [1]),
-        ("lat=75.0 lon=2e2", [1]),
-        (" lat=-0.0000001  lon=-0", [6]),
-        ("lon=0.0	lat=-1E-7 ", [6]),
-        ("lon=* lat=7.5e1", [0, 1, 2]),
-        ("lon=20* lat=7*", [1, 2, 4, 5]),
+        (GRID, "feature", "lon=200 lat=75", [1]),
+        (GRID, "feature", "lat=75.0 lon=2e2", [1]),
+        (GRID, "feature", " lat=-0.0000001  lon=-0", [6]),
+        (GRID, "feature", "lon=0.0	lat=-1E-7 ", [6]),
+        (GRID, "feature", "lon=* lat=7.5e1", [0, 1, 2]),
+        (GRID, "feature", "lon=20* lat=7*", [1, 2, 4, 5]),
+        (DAYS, "time", "time=2001-01-01T06:00:00", [1]),
+        (DAYS, "time", "time=2001-01-01", [0]),
+        (DAYS, "time", "2001-02-30", [2]),
+        (LEVELS, "level", "850", [1]),
+        (LEVELS, "level", "level=850.00", [1]),
+        (LEVELS, "level", "level=*0.0", [0, 1, 2]),
+        (GENES, "gene", "1000.0", [0, 1]),
+        (GENES, "gene", "1000", [1]),  # a name as it is goes first
+        (["1.0", "1.0"], "gene", "1", [0, 1]),
     ],
 )
-def test_places(typed: str, places: list[int]) -> None:
-    assert asked(GRID, "feature", typed) == places
-
-
-@pytest.mark.parametrize(
-    ("typed", "places"),
-    [
-        ("time=2001-01-01T06:00:00", [1]),
-        ("time=2001-01-01", [0]),
-        ("2001-02-30", [2]),
-    ],
-)
-def test_times(typed: str, places: list[int]) -> None:
-    assert asked(DAYS, "time", typed) == places
-
-
-def test_numbers_along_one_dimension() -> None:
-    levels = ["1000.0", "850.0", "500.0"]
-    assert asked(levels, "level", "850") == asked(levels, "level", "level=850.00") == [1]
-    assert asked(levels, "level", "level=*0.0") == [0, 1, 2]
-
-
-def test_a_name_as_it_is_goes_first() -> None:
-    assert asked(["1e3", "1000", "x"], "gene", "1000.0") == [0, 1]
-    assert asked(["1e3", "1000", "x"], "gene", "1000") == [1]
-    assert asked(["1.0", "1.0"], "gene", "1") == [0, 1]
+def test_other_spellings(names: list[str], dim: str, typed: str, places: list[int]) -> None:
+    assert asked(names, dim, typed) == places
 
 
 @pytest.mark.parametrize(
