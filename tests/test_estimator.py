@@ -33,10 +33,10 @@ from kmufs_stream.streaming.kernels import sample
 X = planted(300, 12)
 X[:, 3] = 5
 NAMES = [f"gene {i}" for i in range(12)]
-CHOSEN = select(X, 3, 5).selected
+CHOSEN = select(X, 3, 5, solver="exact").selected
 
 
-@parametrize_with_checks([KMeansUFS()])
+@parametrize_with_checks([KMeansUFS(solver="exact")])
 def test_scikit_learn_s_own_checks(estimator: KMeansUFS, check: Any) -> None:
     check(estimator)
 
@@ -58,7 +58,7 @@ TABLES = {
 @pytest.mark.parametrize("way", ["fit", "partial_fit"])
 def test_tables_of_every_kind(kind: str, way: str) -> None:
     table = TABLES[kind]
-    fitted = getattr(KMeansUFS(3, 5), way)(table)
+    fitted = getattr(KMeansUFS(3, 5, solver="exact"), way)(table)
     assert fitted.get_support(indices=True).tolist() == CHOSEN.tolist()
     assert fitted.n_features_in_ == 12
     labelled = kind in ("pandas", "xarray")
@@ -106,10 +106,10 @@ def test_batches_of_rows_end_where_all_rows_do(cuts: list[int], dtypes: list[str
 
 def test_the_row_sample_of_batches_is_that_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "SAMPLE_ROWS", 40)
-    parts = KMeansUFS(3, 5)
+    parts, all_rows = KMeansUFS(3, 5, solver="exact"), KMeansUFS(3, 5, solver="exact")
     for batch in np.array_split(X, 9):
         parts.partial_fit(batch)
-    kept, whole = parts.factor_.sample, KMeansUFS(3, 5).fit(X).factor_.sample
+    kept, whole = parts.factor_.sample, all_rows.fit(X).factor_.sample
     assert len(kept.index) == 40
     np.testing.assert_array_equal(kept.index, whole.index)
     np.testing.assert_array_equal(kept.values, whole.values)
@@ -136,9 +136,10 @@ def test_a_factor_of_batches_answers_for_all_rows_together(tmp_path: Path) -> No
 
 
 def test_rows_one_by_one() -> None:
-    parts = KMeansUFS(3, 5)
-    for row in X:
+    parts = KMeansUFS(3, 5, solver="exact")
+    for row in X[:60]:
         parts.partial_fit(row[None])
+    parts.partial_fit(X[60:])
     assert parts.get_support(indices=True).tolist() == CHOSEN.tolist()
 
 
@@ -170,25 +171,25 @@ def test_rows_follow_fit(dtype: str) -> None:
 def test_no_rows_follow_fit_of_wide_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gram, "GRAM_FEATURES", 5)
     with pytest.raises(RequestError, match="no rows can follow"):
-        KMeansUFS(3, 5).fit(X).partial_fit(X)
-    restarted = KMeansUFS(3, 5).partial_fit(X[:50]).fit(X)
+        KMeansUFS(3, 5, solver="exact").fit(X).partial_fit(X)
+    restarted = KMeansUFS(3, 5, solver="exact").partial_fit(X[:50]).fit(X)
     assert restarted.get_support(indices=True).tolist() == CHOSEN.tolist()
 
 
 def test_half_of_what_varies_by_default() -> None:
-    assert KMeansUFS(k=2).fit(X).get_support().sum() == 5
-    assert KMeansUFS(k=1).fit(X[:, :2] + [[0, 1]]).get_support().sum() == 1
+    assert KMeansUFS(k=2, solver="exact").fit(X).get_support().sum() == 5
+    assert KMeansUFS(k=1, solver="exact").fit(X[:, :2]).get_support().sum() == 1
 
 
 def test_in_a_pipeline_and_a_grid_search() -> None:
-    pipeline = make_pipeline(KMeansUFS(k=3), StandardScaler(), KMeans(3, n_init=3, random_state=0))
-    grid = {"kmeansufs__h": [2, 4], "kmeansufs__solver": ["exact", "admm"]}
-    searched = GridSearchCV(pipeline, grid, cv=3).fit(X)
+    pipeline = make_pipeline(KMeansUFS(k=3), StandardScaler(), KMeans(3, n_init=1, random_state=0))
+    grid = {"kmeansufs__h": [2, 4], "kmeansufs__solver": ["exact", "css"]}
+    searched = GridSearchCV(pipeline, grid, cv=2).fit(X)
     assert set(searched.best_params_) == set(grid)
     assert len(searched.predict(X)) == 300
     assert clone(searched.best_estimator_[0]).get_params()["k"] == 3
     frame = pd.DataFrame(X, columns=NAMES)
-    out = KMeansUFS(3, 5).set_output(transform="pandas").fit_transform(frame)
+    out = KMeansUFS(3, 5, solver="exact").set_output(transform="pandas").fit_transform(frame)
     assert out.columns.tolist() == [NAMES[i] for i in CHOSEN]
 
 
@@ -197,8 +198,6 @@ def test_in_a_pipeline_and_a_grid_search() -> None:
     [
         ({"k": 13}, "minimum of 13 is required"),
         ({"h": 12}, "h is 12, but the number of usable features is 11"),
-        ({"h": 0}, "h is 0"),
-        ({"solver": "magic"}, "'magic' is unknown"),
     ],
     ids=str,
 )
@@ -209,14 +208,13 @@ def test_refused_as_value_errors(parameters: dict[str, Any], message: str) -> No
 
 def test_other_widths_and_unfitted_ones_are_refused() -> None:
     lazy = da.from_array(X[:, :7], chunks=(100, 7))
-    fitted = KMeansUFS(3, 5).fit(X)
-    with pytest.raises(ValueError, match="7 features"):
-        fitted.transform(lazy)
-    with pytest.raises(ValueError, match="7 features"):
-        KMeansUFS(3, 5).partial_fit(X).partial_fit(lazy)
+    fitted = KMeansUFS(3, 5, solver="exact").fit(X)
+    for way in (fitted.transform, fitted.partial_fit):
+        with pytest.raises(ValueError, match="7 features"):
+            way(lazy)
     named = xr.DataArray(X, dims=("s", "f"), coords={"f": NAMES})
     with pytest.raises(ValueError, match="same order"):
-        KMeansUFS(3, 5).fit(named).transform(named[:, ::-1])
+        KMeansUFS(3, 5, solver="exact").fit(named).transform(named[:, ::-1])
     with pytest.raises(NotFittedError):
         KMeansUFS().transform(lazy)
     with pytest.raises(NotFittedError):
@@ -224,14 +222,14 @@ def test_other_widths_and_unfitted_ones_are_refused() -> None:
 
 
 def test_columns_that_are_no_numbers_are_named() -> None:
-    table = pd.DataFrame(X, columns=[f"g{i}" for i in range(X.shape[1])])
-    table = table.assign(kind="left", day=pd.Timestamp("2024-01-01"), whole=range(len(X)))
+    table = pd.DataFrame(X, columns=NAMES).assign(
+        kind="left", day=pd.Timestamp("2024-01-01"), whole=range(len(X))
+    )
     for fit in (KMeansUFS(2, 3).fit, lambda data: select(data, 2, 3)):
         with pytest.raises(RequestError, match="are not numbers: 'kind', 'day'") as caught:
             fit(table)
         assert "select_dtypes" in caught.value.remedy
-    as_objects = table.drop(columns=["kind", "day"]).astype(object)
-    KMeansUFS(2, 3).fit(as_objects)
+    KMeansUFS(2, 3, solver="exact").fit(table.drop(columns=["kind", "day"]).astype(object))
 
 
 @pytest.mark.parametrize("turned", [np.asarray, scipy.sparse.csr_matrix, pd.DataFrame])
@@ -254,7 +252,7 @@ def test_tables_in_memory_that_are_not_taken_are_told_how_they_are() -> None:
 
 
 def test_columns_that_describe_the_samples_are_warned_of() -> None:
-    frame = pd.DataFrame(X, columns=[f"v{i}" for i in range(12)]).assign(group=np.arange(300) % 3)
+    frame = pd.DataFrame(X, columns=NAMES).assign(group=np.arange(300) % 3)
     with pytest.warns(UserWarning, match="whole numbers, .*'group'.*leave those columns out"):
         KMeansUFS(3, 4).fit(frame)
-    KMeansUFS(3, 4).fit(frame.drop(columns="group"))
+    KMeansUFS(3, 4, solver="exact").fit(frame.drop(columns="group"))
