@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,11 @@ import xarray as xr
 from commands import Gate, Run, documented, ended, typed
 from helpers import contents, planted, write_bare, write_xarray
 
-from kmufs_stream.factors import reader
+from kmufs_stream.factors import reader, solving
+from kmufs_stream.reporting import figures
+from kmufs_stream.solvers import clustering
+from kmufs_stream.solvers.admm import admm
+from kmufs_stream.solvers.solution import Solution
 from kmufs_stream_cli import main
 from kmufs_stream_cli.app import COMMANDS, program
 
@@ -52,6 +57,23 @@ def here(
     """Runs the command line in this process, in the partitions of slow ones."""
     monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
     return cli
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long ends early, for who asks whether commands run at all.
+
+    The ADMM and K-means take three steps, and reports draw one figure of each thing they show.
+    """
+    of_result, of_trials = figures.of_result, figures.of_trials
+
+    def first_steps(*given: Any, max_iter: int, **options: Any) -> Solution:
+        return admm(*given, max_iter=min(max_iter, 3), **options)
+
+    monkeypatch.setattr(solving, "admm", first_steps)
+    monkeypatch.setattr(clustering, "MAX_ITERATIONS", 3)
+    monkeypatch.setattr(figures, "of_result", lambda result: of_result(result)[:1])
+    monkeypatch.setattr(figures, "of_trials", lambda trials: of_trials(trials)[:1])
 
 
 def unknown_options(command: str, told: str) -> set[str]:

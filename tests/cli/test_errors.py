@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +21,26 @@ from helpers import contents, environment, planted, write_bare
 import kmufs_stream.selection
 
 Cli = Callable[..., Run]
+Make = Callable[[Path], object]
 X = planted(60, 6)
 K, H = ("--k", 2), ("--h", 3)
 
 
-def bare(values: Any, **options: Any) -> Callable[[Path], object]:
+def bare(values: Any, **options: Any) -> Make:
     """A store that holds one array."""
     return lambda place: write_bare(place / "data.zarr", np.asarray(values), **options)
 
 
 def datasets(place: Path) -> None:
-    """Tables, a cube, and a series in one group; a table in another; a table, cut off."""
+    """Tables, a cube, and a series, and another table in a group; beside them a store of a cube."""
     cube = ("time", "cell", "gene"), np.zeros((2, 60, 6))
     tables = dict.fromkeys(("counts", "logs"), (("cell", "gene"), X))
-    xr.Dataset({**tables, "cube": cube, "series": ("cell", X[:, 0])}).to_zarr(place / "two.zarr")
-    xr.Dataset({"cube": cube, "series": ("cell", X[:, 0])}).to_zarr(place / "none.zarr")
-    xr.Dataset({"counts": (("cell", "gene"), X)}).to_zarr(place / "deep.zarr", group="in/side")
+    xr.Dataset({**tables, "cube": cube, "series": ("cell", X[:, 0])}).to_zarr(place / "data.zarr")
+    xr.Dataset({"counts": (("cell", "gene"), X)}).to_zarr(place / "data.zarr", group="in/side")
+    xr.Dataset({"cube": cube}).to_zarr(place / "none.zarr")
 
 
-def broken(name: str, kept: int, zarr_format: int = 3) -> Callable[[Path], object]:
+def broken(name: str, kept: int, zarr_format: int = 3) -> Make:
     """A store whose metadata were cut off."""
 
     def make(place: Path) -> None:
@@ -51,7 +51,7 @@ def broken(name: str, kept: int, zarr_format: int = 3) -> Callable[[Path], objec
     return make
 
 
-def spoilt(**values: tuple[int, int]) -> Callable[[Path], object]:
+def spoilt(**values: tuple[int, int]) -> Make:
     """A table with values that are not numbers at the named places."""
     Y = X.copy()
     for value, place in values.items():
@@ -73,378 +73,105 @@ def result_exists(place: Path) -> None:
     write_bare(place / "data.selected.zarr", X)
 
 
-def folder_in_the_way(place: Path) -> None:
+def in_the_way(place: Path) -> None:
     bare(X)(place)
     (place / "taken").mkdir()
     (place / "taken" / "thesis.txt").write_text("mine")
     (place / "file").write_text("mine")
 
 
-@dataclass(frozen=True)
-class Case:
-    """A request that cannot be met; with what its message and its remedy say."""
-
-    name: str
-    make: Callable[[Path], object]
-    arguments: tuple[object, ...]
-    code: str
-    says: tuple[str, ...]
-    remedy: str
+def nothing(place: Path) -> None:
+    """No store at all."""
 
 
-DATA = ("select", "data.zarr")
-TWO = ("select", "two.zarr")
+def empty(place: Path) -> None:
+    zarr.open_group(place / "data.zarr", mode="w")
+
+
 ok = bare(X, chunks=(20, 6))
+rank_two = bare(X[:, :1] * [1, 2, 3, 4] + X[:, 1:2] * [1, 0, 3, -1])
+constants = bare(np.hstack([X, np.ones((60, 2))]))
+gaps = spoilt(nan=(3, 4), inf=(50, 1))
 
+# A store, what is typed (options alone follow SELECT), a code, and parts of message and hint.
+SELECT = "select data.zarr --k 2 --h 3"
 CASES = [
-    Case("path missing", lambda p: None, (*DATA, *K, *H), "not_found", ("data.zarr",), "path"),
-    Case("a file", file, (*DATA, *K, *H), "not_zarr", ("data.zarr",), "folder"),
-    Case("not Zarr", plain_folder, (*DATA, *K, *H), "not_zarr", ("zarr.json",), "folder"),
-    Case(
-        "an address of an unknown kind",
-        lambda p: None,
-        ("select", "moon://bucket/data.zarr", *K, *H),
-        "unknown_protocol",
-        ("moon://bucket/data.zarr",),
-        "s3://",
-    ),
-    Case(
-        "empty group",
-        lambda p: zarr.open_group(p / "data.zarr", mode="w"),
-        (*DATA, *K, *H),
-        "no_table",
-        ("data.zarr", "holds nothing"),
-        "--variable",
-    ),
-    Case("1-d", bare(X[:, 0]), (*DATA, *K, *H), "not_2d", ("1-d", "(60,)"), "table"),
-    Case(
-        "3-d",
-        bare(np.zeros((2, 3, 4))),
-        (*DATA, *K, *H),
-        "which_dimensions",
-        ("3-d",),
-        "--sample-dims",
-    ),
-    Case(
-        "3-d chosen",
-        datasets,
-        (*TWO, *K, *H, "--variable", "cube"),
-        "which_dimensions",
-        ("'cube'", "3-d", "time 2, cell 60, gene 6"),
-        "--sample-dims time",
-    ),
-    Case(
-        "only a cube",
-        datasets,
-        ("select", "none.zarr", *K, *H),
-        "which_dimensions",
-        ("cube",),
-        "--sample-dims",
-    ),
-    Case(
-        "several",
-        datasets,
-        (*TWO, *K, *H),
-        "ambiguous_variable",
-        ("counts (60, 6)", "logs (60, 6)"),
-        "--variable cube",
-    ),
-    Case(
-        "unknown variable",
-        datasets,
-        (*TWO, *K, *H, "--variable", "count"),
-        "unknown_variable",
-        ("'count'",),
-        "Did you mean 'counts'? Variables there: counts (60, 6)",
-    ),
-    Case(
-        "unknown group",
-        datasets,
-        ("select", "deep.zarr", *K, *H, "--group", "in/sid"),
-        "unknown_group",
-        ("'in/sid'",),
-        "in/side",
-    ),
-    Case(
-        "group needed",
-        datasets,
-        ("select", "deep.zarr", *K, *H),
-        "no_table",
-        ("in/side/counts",),
-        "--group in/side",
-    ),
-    Case(
-        "unknown dimension",
-        datasets,
-        (*TWO, *K, *H, "--variable", "logs", "--feature-dims", "genes"),
-        "unknown_dimension",
-        ("'genes'", "--feature-dims"),
-        "'cell', 'gene'",
-    ),
-    Case(
-        "one dimension twice",
-        datasets,
-        (*TWO, *K, *H, "--variable", "logs", "--feature-dims", "cell", "--sample-dims", "cell"),
-        "which_dimensions",
-        ("cell",),
-        "naming those of one is enough",
-    ),
-    Case("complex", bare(X + 1j), (*DATA, *K, *H), "bad_dtype", ("complex128",), "Real numbers"),
-    Case("text", bare(X.astype("U4")), (*DATA, *K, *H), "bad_dtype", ("<U4",), "Real numbers"),
-    Case(
-        "times",
-        bare(X.astype("M8[s]")),
-        (*DATA, *K, *H),
-        "bad_dtype",
-        ("datetime64",),
-        "Real numbers",
-    ),
-    Case(
-        "NaN and infinity",
-        spoilt(nan=(3, 4), inf=(50, 1)),
-        (*DATA, *K, *H),
-        "not_finite",
-        (
-            "2 values in 2 of 6 features are missing (NaN) or infinite",
-            "feature 1: 1",
-            "feature 4: 1",
-        ),
-        "--missing mean",
-    ),
-    Case("k too small", ok, (*DATA, "--k", 0, *H), "bad_k", ("k is 0",), "--k 1 or more"),
-    Case("k negative", ok, (*DATA, "--k", -3, *H), "bad_k", ("k is -3",), "--k 1 or more"),
-    Case("k above p", ok, (*DATA, "--k", 7, *H), "bad_k", ("k is 7", "6"), "--k 6 or less"),
-    Case(
-        "k above the rank",
-        bare(X[:, :1] * [1, 2, 3, 4] + X[:, 1:2] * [1, 0, 3, -1]),
-        (*DATA, "--k", 3, *H),
-        "bad_k",
-        ("k is 3", "the rank, is 2"),
-        "--k 2 or less",
-    ),
-    Case("h too small", ok, (*DATA, *K, "--h", 0), "bad_h", ("h is 0",), "--h 1 or more"),
-    Case("h above p", ok, (*DATA, *K, "--h", 7), "bad_h", ("h is 7",), "--h 6 or less"),
-    Case(
-        "h above the usable",
-        bare(np.hstack([X, np.ones((60, 2))])),
-        (*DATA, *K, "--h", 7),
-        "bad_h",
-        ("h is 7", "usable features is 6"),
-        "--h 6 or less",
-    ),
-    Case("all constant", bare(np.ones((60, 6))), (*DATA, *K, *H), "all_constant", ("6",), "vary"),
-    Case(
-        "no sample",
-        bare(np.zeros((0, 6)), chunks=(1, 6)),
-        (*DATA, *K, *H),
-        "too_few_samples",
-        ("0 samples",),
-        "--sample-dims",
-    ),
-    Case(
-        "one sample",
-        bare(X[:1]),
-        (*DATA, *K, *H),
-        "too_few_samples",
-        ("1 sample", "at least two"),
-        "--sample-dims",
-    ),
-    Case(
-        "no feature",
-        bare(np.zeros((60, 0)), chunks=(20, 1)),
-        (*DATA, *K, *H),
-        "no_features",
-        ("(60, 0)",),
-        "table",
-    ),
-    Case(
-        "output exists",
-        result_exists,
-        (*DATA, *K, *H),
-        "output_exists",
-        ("data.selected.zarr",),
-        "--overwrite",
-    ),
-    Case(
-        "output is the input",
-        ok,
-        (*DATA, *K, *H, "--out", "data.zarr", "--overwrite"),
-        "output_is_input",
-        ("overlaps the input",),
-        "another --out",
-    ),
-    Case(
-        "output inside the input",
-        ok,
-        (*DATA, *K, *H, "--out", "data.zarr/in"),
-        "output_is_input",
-        ("overlaps the input",),
-        "another --out",
-    ),
-    Case(
-        "output is this folder",
-        ok,
-        (*DATA, *K, *H, "--out", ".", "--overwrite"),
-        "bad_output",
-        ("not the name",),
-        "another --out",
-    ),
-    Case(
-        "output in no folder",
-        ok,
-        (*DATA, *K, *H, "--out", "not/here.zarr"),
-        "no_folder",
-        ("not of the output", "does not exist"),
-        "Create it",
-    ),
-    Case(
-        "output in a file",
-        folder_in_the_way,
-        (*DATA, *K, *H, "--out", "file/here.zarr"),
-        "no_folder",
-        ("is not a folder",),
-        "another --out",
-    ),
-    Case(
-        "output is a file",
-        folder_in_the_way,
-        (*DATA, *K, *H, "--out", "file", "--overwrite"),
-        "output_exists",
-        ("not a Zarr store",),
-        "another --out",
-    ),
-    Case(
-        "output is a folder",
-        folder_in_the_way,
-        (*DATA, *K, *H, "--out", "taken", "--overwrite"),
-        "output_exists",
-        ("not a Zarr store",),
-        "remove it yourself",
-    ),
-    Case(
-        "cut-off metadata",
-        broken("zarr.json", 80),
-        (*DATA, *K, *H),
-        "bad_metadata",
-        ("data.zarr",),
-        "write the store again",
-    ),
-    Case(
-        "cut-off metadata of format 2",
-        broken(".zarray", 40, zarr_format=2),
-        (*DATA, *K, *H),
-        "bad_metadata",
-        ("data.zarr",),
-        "write the store again",
-    ),
-    Case(
-        "budget too small",
-        ok,
-        (*DATA, *K, *H, "--memory", "20MB"),
-        "does_not_fit",
-        ("--memory is 20.0 MB", "are needed"),
-        "Give --memory",
-    ),
-    Case("no size", ok, (*DATA, *K, *H, "--memory", "lots"), "bad_option", ("'lots'",), "500MB"),
-    Case("no thread", ok, (*DATA, *K, *H, "--threads", 0), "bad_option", ("0",), "--threads 1"),
-    Case(
-        "unknown solver", ok, (*DATA, *K, *H, "--solver", "adm"), "bad_option", ("'adm'",), "admm"
-    ),
-    Case(
-        "unknown method", ok, (*DATA, *K, *H, "--method", "svd"), "bad_option", ("'svd'",), "gram"
-    ),
-    Case(
-        "unknown precision",
-        ok,
-        (*DATA, *K, *H, "--precision", "f2"),
-        "bad_option",
-        ("'f2'",),
-        "float32",
-    ),
-    Case("rho", ok, (*DATA, *K, *H, "--rho", 0.5), "bad_option", ("--rho",), "at least 1"),
-    Case("mu0", ok, (*DATA, *K, *H, "--mu0", "nan"), "bad_option", ("--mu0",), "above 0"),
-    Case("tol", ok, (*DATA, *K, *H, "--tol", 2), "bad_option", ("--tol",), "between"),
-    Case(
-        "factor missing",
-        ok,
-        (*DATA, *K, *H, "--factor", "factor.zarr"),
-        "not_found",
-        ("factor.zarr",),
-        "kmufs-stream decompose",
-    ),
-    Case(
-        "not a factor",
-        datasets,
-        (*TWO, *K, *H, "--variable", "logs", "--factor", "none.zarr"),
-        "not_a_factor",
-        ("none.zarr",),
-        "kmufs-stream decompose",
-    ),
-    Case("plan", lambda p: None, ("plan", "nothing", *K, *H), "not_found", ("nothing",), "path"),
-    Case(
-        "decompose k",
-        ok,
-        ("decompose", "data.zarr", "--k", 7, "--out", "f"),
-        "bad_k",
-        ("k is 7",),
-        "--k 6 or less",
-    ),
-    Case(
-        "decompose into the input",
-        ok,
-        ("decompose", "data.zarr", "--k", 2, "--out", "data.zarr/f"),
-        "output_is_input",
-        ("overlaps the input",),
-        "another --out",
-    ),
-    Case("no k", ok, (*DATA, *H), "usage", ("--k",), "kmufs-stream select --help"),
-    Case("k in words", ok, (*DATA, "--k", "ten", *H), "usage", ("'--k'",), "select --help"),
-    Case(
-        "threads in words", ok, (*DATA, *K, *H, "--threads=two"), "usage", ("--threads",), "--help"
-    ),
-    Case("tol in words", ok, (*DATA, *K, *H, "--tol", "low"), "usage", ("'--tol'",), "--help"),
-    Case("no data", ok, ("select", *K, *H), "usage", ("DATA",), "select --help"),
-    Case("misspelt option", ok, (*DATA, *K, *H, "--outt", "x"), "usage", ("--out",), "--help"),
-    Case(
-        "no command",
-        ok,
-        ("data.zarr", *K, *H),
-        "usage",
-        ("'data.zarr'",),
-        "See kmufs-stream --help.",
-    ),
-    Case(
-        "misspelt command",
-        ok,
-        ("selec", "data.zarr"),
-        "usage",
-        ("'selec'",),
-        "See kmufs-stream --help.",
-    ),
+    (nothing, "", "not_found", "data.zarr", "path"),
+    (nothing, "plan nothing --k 2 --h 3", "not_found", "nothing", "path"),
+    (nothing, "select moon://b/x --k 2 --h 3", "unknown_protocol", "moon://b/x", "s3://"),
+    (file, "", "not_zarr", "data.zarr", "folder"),
+    (plain_folder, "", "not_zarr", "zarr.json", "folder"),
+    (empty, "", "no_table", "holds nothing", "--variable"),
+    (bare(X[:, 0]), "", "not_2d", "(60,)", "table"),
+    (bare(np.zeros((2, 3, 4))), "", "which_dimensions", "3-d", "--sample-dims"),
+    (datasets, "--variable cube", "which_dimensions", "time 2, cell 60", "--sample-dims time"),
+    (datasets, "", "ambiguous_variable", "logs (60, 6)", "--variable cube"),
+    (datasets, "--variable count", "unknown_variable", "'count'", "Did you mean 'counts'?"),
+    (datasets, "--group in/sid", "unknown_group", "'in/sid'", "in/side"),
+    (datasets, "--variable logs --feature-dims x", "unknown_dimension", "--feature-dims", "'cell'"),
+    (bare(X.astype("M8[s]")), "", "bad_dtype", "datetime64", "Real numbers"),
+    (gaps, "", "not_finite", "2 values in 2 of 6 features are missing (NaN) or", "--missing mean"),
+    (ok, "select data.zarr --k 0 --h 3", "bad_k", "k is 0", "--k 1 or more"),
+    (ok, "select data.zarr --k 7 --h 3", "bad_k", "k is 7", "--k 6 or less"),
+    (rank_two, "select data.zarr --k 3 --h 3", "bad_k", "the rank, is 2", "--k 2 or less"),
+    (ok, "decompose data.zarr --k 7 --out f", "bad_k", "k is 7", "--k 6 or less"),
+    (ok, "select data.zarr --k 2 --h 0", "bad_h", "h is 0", "--h 1 or more"),
+    (ok, "select data.zarr --k 2 --h 7", "bad_h", "h is 7, but the number of f", "--h 6 or less"),
+    (constants, "select data.zarr --k 2 --h 7", "bad_h", "usable features is 6", "--h 6 or less"),
+    (bare(np.ones((60, 6))), "", "all_constant", "6", "vary"),
+    (bare(np.zeros((0, 6)), chunks=(1, 6)), "", "too_few_samples", "0 samples", "--sample-dims"),
+    (bare(X[:1]), "", "too_few_samples", "1 sample", "--sample-dims"),
+    (bare(np.zeros((60, 0)), chunks=(20, 1)), "", "no_features", "(60, 0)", "table"),
+    (result_exists, "", "output_exists", "data.selected.zarr", "--overwrite"),
+    (ok, "--out data.zarr --overwrite", "output_is_input", "overlaps the input", "another --out"),
+    (ok, "--out data.zarr/in", "output_is_input", "overlaps the input", "another --out"),
+    (ok, "decompose data.zarr --k 2 --out data.zarr/f", "output_is_input", "overlaps", "--out"),
+    (ok, "--out . --overwrite", "bad_output", "not the name", "another --out"),
+    (ok, "--out not/here.zarr", "no_folder", "does not exist", "Create it"),
+    (in_the_way, "--out file/here.zarr", "no_folder", "is not a folder", "another --out"),
+    (in_the_way, "--out file --overwrite", "output_exists", "not a Zarr store", "another --out"),
+    (in_the_way, "--out taken --overwrite", "output_exists", "not a Zarr store", "remove it y"),
+    (broken("zarr.json", 80), "", "bad_metadata", "data.zarr", "write the store again"),
+    (broken(".zarray", 40, 2), "", "bad_metadata", "data.zarr", "write the store again"),
+    (ok, "--memory 20MB", "does_not_fit", "--memory is 20.0 MB", "Give --memory"),
+    (ok, "--memory lots", "bad_option", "'lots'", "500MB"),
+    (ok, "--threads 0", "bad_option", "0", "--threads 1"),
+    (ok, "--rho 0.5", "bad_option", "--rho", "at least 1"),
+    (ok, "--mu0 nan", "bad_option", "--mu0", "above 0"),
+    (ok, "--tol 2", "bad_option", "--tol", "between"),
+    (ok, "--factor factor.zarr", "not_found", "factor.zarr", "kmufs-stream decompose"),
+    (datasets, "--variable logs --factor none.zarr", "not_a_factor", "none.zarr", "decompose"),
+    (ok, "select data.zarr --h 3", "usage", "--k", "kmufs-stream select --help"),
+    (ok, "--k ten", "usage", "'--k'", "select --help"),
+    (ok, "--threads=two", "usage", "--threads", "--help"),
+    (ok, "--tol low", "usage", "'--tol'", "--help"),
+    (ok, "select --k 2 --h 3", "usage", "DATA", "select --help"),
+    (ok, "data.zarr --k 2 --h 3", "usage", "'data.zarr'", "See kmufs-stream --help."),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_a_request_that_cannot_be_met(case: Case, cli: Cli, folder: Path) -> None:
-    case.make(folder)
+@pytest.mark.parametrize(("make", "words", "code", "says", "hint"), CASES)
+def test_a_request_that_cannot_be_met(
+    cli: Cli, folder: Path, make: Make, words: str, code: str, says: str, hint: str
+) -> None:
+    make(folder)
     before = contents(folder)
+    arguments = (f"{SELECT} {words}" if words.startswith("--") or not words else words).split()
 
-    done = cli(*case.arguments)
+    done = cli(*arguments)
     assert (done.code, done.out) == (2, ""), done
     message, *remedy = done.err.splitlines()
     assert message.startswith("Error: ")
-    for part in case.says:
-        assert part in message
-    assert case.remedy in " ".join(remedy)
-    assert "Traceback" not in done.err
+    assert says in message
+    assert hint in " ".join(remedy)
 
-    machine = cli(*case.arguments, "--json")
+    machine = cli(*arguments, "--json")
     assert (machine.code, machine.err) == (2, "")
     document = machine.json()
     assert document.keys() == {"error"}
-    assert document["error"]["code"] == case.code
+    assert document["error"]["code"] == code
     assert message == f"Error: {document['error']['message']}"
-    assert case.remedy in document["error"]["remedy"]
+    assert hint in document["error"]["remedy"]
 
     assert contents(folder) == before
 
@@ -459,12 +186,10 @@ def test_a_folder_that_cannot_be_written_to(cli: Cli, table: Path) -> None:
 def test_a_corrupt_chunk_is_named(cli: Cli, table: Path, folder: Path) -> None:
     (table / "c" / "3" / "0").write_bytes(b"not a chunk")
     before = contents(folder)
-    for command in (("select", table, *K, *H), ("decompose", table, *K, "--out", "f.zarr")):
-        done = cli(*command)
-        assert (done.code, done.out) == (1, "")
-        assert f"chunk c/3/0 of {folder / table} cannot be read" in done.err
-        assert "Traceback" not in done.err
-        assert cli(*command, "--json").json()["error"]["code"] == "corrupt_chunk"
+    done = cli("decompose", table, *K, "--out", "f.zarr")
+    assert (done.code, done.out) == (1, "")
+    assert f"chunk c/3/0 of {folder / table} cannot be read" in done.err
+    assert "Traceback" not in done.err
     assert contents(folder) == before
 
 
@@ -482,33 +207,29 @@ def explode(*arguments: object, **options: object) -> None:
     raise ZeroDivisionError("over\nlines")
 
 
+def grow(*arguments: object, **options: object) -> None:
+    raise MemoryError
+
+
 def test_the_unexpected_is_told_in_one_line(
     cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = ("select", table, *K, *H)
     monkeypatch.setattr(kmufs_stream.selection, "select", explode)
-    done = cli("select", table, *K, *H)
+    done = cli(*asked)
     assert (done.code, done.out) == (1, "")
     assert done.err == (
         "Error: Something unexpected broke: ZeroDivisionError: over lines\n"
         "  Run again with --debug to see where.\n"
     )
-    assert cli("select", table, *K, *H, "--json").json()["error"]["code"] == "unexpected"
-    debugged = cli("select", table, *K, *H, "--debug")
+    assert cli(*asked, "--json").json()["error"]["code"] == "unexpected"
+    debugged = cli(*asked, "--debug")
     assert debugged.code == 1
     assert "Traceback" in debugged.err
     assert "in explode" in debugged.err
-
-
-def test_memory_that_runs_out_is_told_as_such(
-    cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def grow(*arguments: object, **options: object) -> None:
-        raise MemoryError
-
     monkeypatch.setattr(kmufs_stream.selection, "select", grow)
-    done = cli("select", table, *K, *H, "--json")
-    assert done.code == 1
-    assert done.json()["error"]["code"] == "out_of_memory"
+    done = cli(*asked, "--json")
+    assert (done.code, done.json()["error"]["code"]) == (1, "out_of_memory")
 
 
 def test_a_known_error_has_a_traceback_with_debug_only(cli: Cli) -> None:
@@ -547,25 +268,24 @@ def test_help_waits_for_nothing_heavy(folder: Path) -> None:
         assert f"kmufs-stream {command}" in done.stdout
 
 
+HELP = [sys.executable, "-m", "kmufs_stream_cli", "--help"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_behind_stdout_is_told(shell: Cli, table: Path) -> None:
-    command = [sys.executable, "-m", "kmufs_stream_cli", "plan", str(table), "--k", "2", "--h", "3"]
+def test_a_full_disk_behind_stdout_is_told() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment()
+            HELP, stdout=full, stderr=subprocess.PIPE, text=True, env=environment()
         )
     assert done.returncode == 1
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_has_gone_is_no_traceback(table: Path) -> None:
+def test_a_reader_that_has_gone_is_no_traceback() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "kmufs_stream_cli", "plan", str(table), "--k", "2", "--h", "3"]
-    done = subprocess.run(
-        command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment()
-    )
+    done = subprocess.run(HELP, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment())
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -605,12 +325,11 @@ def test_an_interrupt_leaves_nothing_partial(
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("path", ["", " "])
 @pytest.mark.parametrize("command", [("info",), ("evaluate",), ("plan", "--k", 3, "--h", 2)])
-def test_empty_paths(cli: Cli, command: tuple[str, ...], path: str) -> None:
-    done = cli(command[0], path, *command[1:])
+def test_empty_paths(cli: Cli, command: tuple[str, ...]) -> None:
+    done = cli(command[0], " ", *command[1:])
     assert done.code == 2
-    assert f"The path {path!r} is empty" in done.err
+    assert "The path ' ' is empty" in done.err
 
 
 def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:

@@ -183,7 +183,6 @@ def test_every_kind(cli: Cli, folder: Path, kind: Kind) -> None:
 
 
 REFUSED = [
-    (bare(GAPS), "", "not_finite", "--missing mean"),
     (bare(INFINITE), "--missing mean", "not_finite", "--exclude-features"),
     (bare(EVERYWHERE), "--missing drop-samples", "too_few_samples", "--missing"),
     (bare(EVERYWHERE), "--missing drop-features", "no_features", "--missing"),
@@ -201,7 +200,6 @@ REFUSED = [
     (stored(cells()), "--where \"bach == 'b1'\"", "bad_condition", "batch"),
     (stored(cells()), "--where 'batch =='", "bad_condition", "Compare coordinates"),
     (stored(cells()), "--where depth", "bad_condition", "Compare coordinates"),
-    (stored(grid()), "--sample-dims tim", "unknown_dimension", "'time', 'lat', 'lon'"),
     (stored(grid()), "--sample-dims time --feature-dims lat", "which_dimensions", "one is enough"),
     (variables, "", "no_table", "--features-from-variables"),
     (in_group, "", "no_table", "--group a/b"),

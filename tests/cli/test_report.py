@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import xarray as xr
 from commands import Run
 
 from kmufs_stream import __version__
+from kmufs_stream_cli.typed import remember, typed
 
 
 def test_select_report_info(cli: Callable[..., Run], genes: Path, folder: Path) -> None:
@@ -35,6 +37,7 @@ def test_select_report_info(cli: Callable[..., Run], genes: Path, folder: Path) 
         assert found["outcome"]["objective"] == root.attrs["objective"]
 
 
+@pytest.mark.usefixtures("hasty")
 def test_report_json_and_refusals(cli: Callable[..., Run], genes: Path, folder: Path) -> None:
     assert cli("decompose", genes, "--k", 3, "--out", "f.zarr").code == 0
     with open("s.json", "w") as file:
@@ -66,6 +69,7 @@ def test_report_json_and_refusals(cli: Callable[..., Run], genes: Path, folder: 
     assert "f.zarr: a kmufs-stream factor" in cli("info", "f.zarr").out
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_page_is_named_after_what_it_shows(cli: Callable[..., Run], table: Path) -> None:
     for name in ("a.zarr", "b.zarr"):
         assert cli("select", table, "--k", 2, "--h", 3, "--out", name).code == 0
@@ -78,7 +82,5 @@ def test_a_page_is_named_after_what_it_shows(cli: Callable[..., Run], table: Pat
 
 
 def test_passwords_are_not_kept(cli: Callable[..., Run], table: Path) -> None:
-    from kmufs_stream_cli.typed import remember, typed
-
     remember(["kmufs-stream", "select", "https://me:secret@host/x?sig=secret", "s3://a/b"])
     assert typed() == "kmufs-stream select 'https://***@host/x?***' s3://a/b"
