@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from kmufs_stream.solvers.consensus import (
     consensus_bytes,
     ensemble,
 )
+from kmufs_stream.solvers.solution import Solution
 from kmufs_stream.system import blas
 from tests.solvers.literal import spectral_embedding
 
@@ -33,17 +35,17 @@ def in_blocks(Z: Array, rows: int) -> Blocks:
 
 
 class Planted(NamedTuple):
-    """Standardised rows, their leading components and eigenvalues, and their clusters."""
+    """Standardised rows, and their leading components and eigenvalues."""
 
     Z: Array
     P: Array
     values: Array
-    y: npt.NDArray[np.int64]
 
 
-def planted(copies: int = 1, seed: int = 0) -> Planted:
+@cache
+def planted(copies: int = 1) -> Planted:
     """Make three clusters separated by features 0 and 1 (with copies), noise, and outliers."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 600)
     centres = np.array([[-2.0, 0.0], [2.0, -2.0], [2.0, 2.0]])[y]
     signal = np.repeat(centres, copies, axis=1) + 0.3 * rng.standard_normal((600, 2 * copies))
@@ -51,7 +53,16 @@ def planted(copies: int = 1, seed: int = 0) -> Planted:
     X = np.hstack([signal, rng.standard_normal((600, 6)), tail])
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     _, s, Pt = np.linalg.svd(Z, full_matrices=False)
-    return Planted(Z, np.ascontiguousarray(Pt[:7].T), s[:7] ** 2 / len(Z), y)
+    return Planted(Z, np.ascontiguousarray(Pt[:7].T), s[:7] ** 2 / len(Z))
+
+
+def solve(data: Planted, k: int, h: int, blocks: int = 600, rows: Array | None = None) -> Solution:
+    """Choose h features of the data, by a sample of them in blocks of so many rows."""
+    sample = data.Z if rows is None else rows
+    C = data.Z.T @ data.Z / len(data.Z)
+    blocks_of = in_blocks(sample, blocks)
+    P, values = data.P[:, :k], data.values[:k]
+    return consensus(P, values, C.__getitem__, blocks_of, h, tolerance=1e-12)
 
 
 def kernels(Z: Array, P: Array, values: Array, k: int) -> tuple[Array, Array]:
@@ -74,7 +85,7 @@ def kernels(Z: Array, P: Array, values: Array, k: int) -> tuple[Array, Array]:
 
 
 def test_variances_between_clusters_are_inner_products_with_the_mean_kernel() -> None:
-    Z, P, values, _ = planted()
+    Z, P, values = planted()
     clipped, kernel = kernels(Z, P, values, 3)
     found = ensemble(P[:, :3], values[:3], in_blocks(Z, 600))
     expected = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
@@ -83,7 +94,7 @@ def test_variances_between_clusters_are_inner_products_with_the_mean_kernel() ->
 
 
 def test_each_step_aligns_the_kernels_best() -> None:
-    Z, P, values, _ = planted(copies=2)
+    Z, P, values = data = planted(copies=2)
     clipped, kernel = kernels(Z, P, values, 3)
     C = Z.T @ Z / len(Z)
     gain = np.einsum("ni,nm,mi->i", clipped, kernel, clipped) / len(Z)
@@ -95,7 +106,7 @@ def test_each_step_aligns_the_kernels_best() -> None:
             if i not in chosen
         }
         chosen.append(max(tried, key=lambda i: tried[i]))
-    found = consensus(P[:, :3], values[:3], C.__getitem__, in_blocks(Z, 600), 6, tolerance=1e-12)
+    found = solve(data, 3, 6)
     assert found.selected.tolist() == sorted(chosen)
     value = gain[chosen].sum() / np.linalg.norm(C[np.ix_(chosen, chosen)])
     value /= np.linalg.norm(kernel)
@@ -106,30 +117,27 @@ def test_each_step_aligns_the_kernels_best() -> None:
 
 
 def test_chooses_features_that_separate_clusters_in_different_directions_first() -> None:
-    Z, P, values, _ = planted(copies=4)
-    C = Z.T @ Z / len(Z)
-    two = consensus(
-        P[:, :3], values[:3], C.__getitem__, in_blocks(Z, 600), 2, tolerance=1e-12
-    ).selected
+    data = planted(copies=4)
+    two = solve(data, 3, 2).selected
     assert two[0] < 4 <= two[1] < 8
-    eight = consensus(
-        P[:, :3], values[:3], C.__getitem__, in_blocks(Z, 600), 8, tolerance=1e-12
-    ).selected
-    assert eight.tolist() == list(range(8))
+    assert solve(data, 3, 8).selected.tolist() == list(range(8))
 
 
-def test_the_size_of_blocks_does_not_matter() -> None:
-    Z, P, values, _ = planted(copies=3)
-    rows = (Z.T @ Z / len(Z)).__getitem__
-    first = consensus(P[:, :3], values[:3], rows, in_blocks(Z, 600), 9, tolerance=1e-12)
+def test_blocks_and_repeated_rows_do_not_matter() -> None:
+    data = planted(copies=3)
+    first = solve(data, 3, 9)
     for size in (1, 37):
-        again = consensus(P[:, :3], values[:3], rows, in_blocks(Z, size), 9, tolerance=1e-12)
+        again = solve(data, 3, 9, blocks=size)
         assert again.selected.tolist() == first.selected.tolist()
         assert again.solver_objective == pytest.approx(first.solver_objective, rel=1e-12)
+    thrice = solve(data, 3, 5, rows=np.repeat(data.Z, 3, axis=0))
+    assert thrice.selected.tolist() == solve(data, 3, 5).selected.tolist()
+    history = first.history["solver_objective"]
+    assert solve(data, 3, 9).history["solver_objective"].tobytes() == history.tobytes()
 
 
 def test_the_order_of_features_and_threads_of_blas_do_not_matter() -> None:
-    Z, P, values, _ = planted(copies=3)
+    Z, P, values = planted(copies=3)
     first = ensemble(P[:, :3], values[:3], in_blocks(Z, 600))
     order = np.random.default_rng(0).permutation(Z.shape[1])
     with blas.one_thread():
@@ -138,80 +146,39 @@ def test_the_order_of_features_and_threads_of_blas_do_not_matter() -> None:
     assert again.length == pytest.approx(first.length, rel=1e-12)
 
 
-def test_each_row_given_three_times_chooses_the_same() -> None:
-    Z, P, values, _ = planted(copies=3)
-    rows = (Z.T @ Z / len(Z)).__getitem__
-    first = consensus(P[:, :3], values[:3], rows, in_blocks(Z, 600), 5, tolerance=1e-12)
-    thrice = consensus(
-        P[:, :3], values[:3], rows, in_blocks(np.repeat(Z, 3, axis=0), 600), 5, tolerance=1e-12
-    )
-    assert thrice.selected.tolist() == first.selected.tolist()
-
-
 def test_the_order_of_rows_does_not_matter_where_there_are_no_clusters() -> None:
     Z = np.random.default_rng(0).standard_normal((600, 13))
     _, s, Pt = np.linalg.svd(Z, full_matrices=False)
-    P, values = np.ascontiguousarray(Pt[:7].T), s[:7] ** 2 / len(Z)
-    first = ensemble(P[:, :3], values[:3], in_blocks(Z, 600))
-    for seed in range(3):
-        shuffled = np.random.default_rng(seed).permutation(Z)
-        again = ensemble(P[:, :3], values[:3], in_blocks(shuffled, 600))
+    P, values = np.ascontiguousarray(Pt[:3].T), s[:3] ** 2 / len(Z)
+    first = ensemble(P, values, in_blocks(Z, 600))
+    for seed in range(2):
+        again = ensemble(P, values, in_blocks(np.random.default_rng(seed).permutation(Z), 600))
         np.testing.assert_allclose(again.between, first.between, rtol=1e-9)
         assert again.length == pytest.approx(first.length, rel=1e-9)
-
-
-def test_two_runs_are_equal_bit_for_bit() -> None:
-    Z, P, values, _ = planted()
-    rows = (Z.T @ Z / len(Z)).__getitem__
-    first, again = (
-        consensus(P[:, :3], values[:3], rows, in_blocks(Z, 50), 5, tolerance=0.0) for _ in range(2)
-    )
-    assert (
-        first.history["solver_objective"].tobytes() == again.history["solver_objective"].tobytes()
-    )
 
 
 @pytest.mark.parametrize(
     ("k", "h", "m"), [(1, 1, 600), (7, 11, 600), (3, 4, 2), (3, 4, 5), (7, 4, 9)]
 )
 def test_every_shape(k: int, h: int, m: int) -> None:
-    Z, P, values, _ = planted()
-    found = consensus(
-        P[:, :k],
-        values[:k],
-        (Z.T @ Z / len(Z)).__getitem__,
-        in_blocks(Z[:m], 3),
-        h,
-        tolerance=1e-12,
-    )
+    data = planted()
+    found = solve(data, k, h, blocks=3, rows=data.Z[:m])
     assert np.array_equal(found.selected, np.unique(found.selected))
     assert found.selected.size == h
 
 
 def test_a_sample_of_few_distinct_rows() -> None:
-    Z, P, values, _ = planted()
-    sample = np.tile(Z[:3], (40, 1))
-    found = consensus(
-        P[:, :5],
-        values[:5],
-        (Z.T @ Z / len(Z)).__getitem__,
-        in_blocks(sample, 50),
-        4,
-        tolerance=1e-12,
-    )
-    assert found.selected.size == 4
+    data = planted()
+    assert solve(data, 5, 4, blocks=50, rows=np.tile(data.Z[:3], (40, 1))).selected.size == 4
 
 
 @pytest.mark.parametrize(
-    ("k", "h", "m", "message"),
-    [(3, 0, 9, "h is 0"), (3, 12, 9, "h is 12"), (3, 2, 1, "sample of 1 rows")],
-)  # fmt: skip
-def test_bad_requests_are_refused(k: int, h: int, m: int, message: str) -> None:
-    Z, P, values, _ = planted()
+    ("h", "m", "message"), [(0, 9, "h is 0"), (12, 9, "h is 12"), (2, 1, "sample of 1 rows")]
+)
+def test_bad_requests_are_refused(h: int, m: int, message: str) -> None:
+    data = planted()
     with pytest.raises(ValueError, match=message):
-        consensus(
-            P[:, :k], values[:k], np.eye(13).__getitem__, in_blocks(Z[:m], 9), h, tolerance=0.0
-        )
+        solve(data, 3, h, blocks=9, rows=data.Z[:m])
 
 
 @pytest.mark.parametrize(("m", "p", "k"), [(4000, 200, 5), (300, 3000, 20), (500, 40, 2)])

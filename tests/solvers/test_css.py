@@ -10,7 +10,7 @@ import pytest
 
 from kmufs_stream.solvers.correlations import factor_rows
 from kmufs_stream.solvers.css import css, css_bytes
-from tests.solvers.real_factors import REFERENCE, standardised
+from tests.solvers.real_factors import CLUSTERS, factors, leading, standardised
 
 Array = npt.NDArray[np.float64]
 
@@ -72,25 +72,20 @@ def test_same_as_trying_every_feature(p: int, k: int, h: int) -> None:
     assert (np.diff(rising) >= 0).all()
 
 
-@pytest.mark.parametrize("name", REFERENCE)
+@pytest.mark.parametrize("name", CLUSTERS)
 def test_same_as_the_unblocked_recursion_on_real_data(name: str) -> None:
-    Z, _ = standardised(name)
-    k, C = REFERENCE[name][1], Z.T @ Z / len(Z)
-    values, vectors = np.linalg.eigh(C)
-    P, lam = np.ascontiguousarray(vectors[:, : -k - 1 : -1]), values[: -k - 1 : -1]
+    (_, C), (P, lam) = standardised(name), factors(name)
     found = css(P, lam, C.__getitem__, 40, tolerance=1e-10)
     assert found.selected.tolist() == deflating_css(C, P * np.sqrt(lam), 40)
 
 
 def test_copies_gain_nothing() -> None:
     Z, _, _, _ = small(60, 8, 3)
-    doubled = np.hstack([Z, Z])
-    _, s, Pt = np.linalg.svd(doubled, full_matrices=False)
-    C = doubled.T @ doubled / len(doubled)
-    found = css(Pt[:3].T, s[:3] ** 2 / 60, C.__getitem__, 8, tolerance=1e-10)
-    assert found.selected.tolist() == list(range(8))
+    C = np.tile(Z.T @ Z / 60, (2, 2))
+    P, lam = leading(C, 3)
+    assert css(P, lam, C.__getitem__, 8, tolerance=1e-10).selected.tolist() == list(range(8))
     # Beyond the rank the highest scores follow.
-    assert css(Pt[:3].T, s[:3] ** 2 / 60, C.__getitem__, 16, tolerance=1e-10).selected.size == 16
+    assert css(P, lam, C.__getitem__, 16, tolerance=1e-10).selected.size == 16
 
 
 def test_without_the_matrix_the_factor_replaces_it() -> None:

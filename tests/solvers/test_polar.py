@@ -103,34 +103,18 @@ def test_the_methods_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(quick, slow, atol=1e-9)
 
 
-def test_divide_and_conquer_failing_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("routine", "method"), [("svd", "cholesky"), ("cholesky", "householder")])
+def test_a_routine_that_fails(routine: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise np.linalg.LinAlgError("SVD did not converge")
 
-    P, T, R = split_problem(8, 200, 4, 20, 1e-6, 10.0)
-    expected, _ = solve(P, T, R)
-    monkeypatch.setattr(np.linalg, "svd", fails)
-    U, _ = solve(P, T, R)
-    assert_polar_factor(U, P @ T + R)
-    np.testing.assert_allclose(U, expected, atol=1e-11)
-
-
-def test_no_cholesky_factor(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise np.linalg.LinAlgError("not positive definite")
-
-    P, T, R = split_problem(9, 200, 4, 20, 1.0, 10.0)
-    monkeypatch.setattr(np.linalg, "cholesky", fails)
-    U, result = solve(P, T, R)
-    assert result.method == "householder"
-    assert_polar_factor(U, P @ T + R)
-    np.testing.assert_allclose(U, scipy.linalg.polar(P @ T + R)[0], atol=1e-12)
-
-
-def test_arguments_are_left_alone() -> None:
-    P, T, R = split_problem(10, 60, 3, 9, 1e-6, 10.0)
+    P, T, R = split_problem(8, 200, 4, 20, 1e-6 if method == "cholesky" else 1.0, 10.0)
     before = [x.copy() for x in (P, T, R)]
-    solve(P, T, R)
+    monkeypatch.setattr(np.linalg, routine, fails)
+    U, result = solve(P, T, R)
+    assert result.method == method
+    assert_polar_factor(U, P @ T + R)
+    np.testing.assert_allclose(U, scipy.linalg.polar(P @ T + R)[0], atol=1e-9)
     assert all(np.array_equal(a, b) for a, b in zip((P, T, R), before, strict=True))
 
 
@@ -169,7 +153,7 @@ def test_graded_columns_keep_their_digits() -> None:
     np.testing.assert_allclose((S - S.T)[20:, 20:] / 1e-9, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("p", [7, 128, 129, 134, 135, 1000])
+@pytest.mark.parametrize("p", [7, 128, 129, 135])
 def test_orthonormalise(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BLOCK_ENTRIES", 1)  # blocks of 128 rows
     out = np.random.default_rng(13).standard_normal((p, 7))

@@ -29,24 +29,21 @@ def test_eigenvalues_must_match_the_components() -> None:
         feature_scores(np.eye(5), np.ones(4), 2)
 
 
-def test_equal_scores_go_to_the_lower_index() -> None:
-    assert ranking(np.array([0.2, 0.9, 0.2, 0.9, 0.5]), 0.0).tolist() == [1, 3, 4, 0, 2]
-
-
-def test_scores_within_the_tolerance_tie() -> None:
-    scores = np.array([0.5, 0.9, 0.9 + 4e-13, 0.5 + 9e-13])
-    assert ranking(scores, 1e-12).tolist() == [1, 2, 0, 3]
-    assert ranking(scores, 1e-13).tolist() == [2, 1, 3, 0]
-
-
-def test_a_chain_of_close_scores_does_not_merge() -> None:
-    # Each is within 1 of the next; runs are anchored at 10 and 8.5: {10, 9.25}, {8.5, 7.75}.
-    scores = np.array([7.75, 8.5, 9.25, 10.0])
-    assert ranking(scores, 1.0).tolist() == [2, 3, 0, 1]
-
-
-def test_the_bound_of_the_tolerance_is_included() -> None:
-    assert ranking(np.array([1.0, 1.5]), 0.5).tolist() == [0, 1]
+@pytest.mark.parametrize(
+    ("scores", "tolerance", "order"),
+    [
+        ([0.2, 0.9, 0.2, 0.9, 0.5], 0.0, [1, 3, 4, 0, 2]),
+        ([0.5, 0.9, 0.9 + 4e-13, 0.5 + 9e-13], 1e-12, [1, 2, 0, 3]),
+        ([0.5, 0.9, 0.9 + 4e-13, 0.5 + 9e-13], 1e-13, [2, 1, 3, 0]),
+        # Each is within 1 of the next; runs are anchored at 10 and 8.5: {10, 9.25}, {8.5, 7.75}.
+        ([7.75, 8.5, 9.25, 10.0], 1.0, [2, 3, 0, 1]),
+        ([1.0, 1.5], 0.5, [0, 1]),  # the bound is included
+    ],
+)
+def test_scores_within_the_tolerance_tie(
+    scores: list[float], tolerance: float, order: list[int]
+) -> None:
+    assert ranking(np.array(scores), tolerance).tolist() == order
 
 
 @pytest.mark.parametrize("scores", [[0.1, np.nan], [np.inf, 0.0], [[0.1, 0.2]]])

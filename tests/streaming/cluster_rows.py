@@ -1,8 +1,9 @@
-"""Rows and kernels that workers can import, to break them on purpose."""
+"""Rows and kernels that workers can import; some break them on purpose."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 import time
@@ -91,7 +92,7 @@ class Counting:
         return Alive()
 
     def update(self, state: Alive, values: Any, start: int) -> Alive:
-        time.sleep(0.001)
+        time.sleep(random.random() / 500)
         return state
 
 
@@ -105,6 +106,19 @@ class Adding:
         return state + values.sum()
 
 
+class Whole:
+    """Rows of an array in memory, dense or sparse."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.X[start:stop]
+
+    def take(self, start: int, stop: int, columns: Any) -> Any:
+        raise NotImplementedError
+
+
 class Numbers:
     """Rows whose one feature is their number."""
 
@@ -113,3 +127,9 @@ class Numbers:
 
     def take(self, start: int, stop: int, columns: Any) -> Any:
         raise NotImplementedError
+
+
+def cut(n: int, block: int = 1, per_partition: int = 1) -> list[range]:
+    """Partitions of n rows, each of so many blocks."""
+    step = block * per_partition
+    return [range(a, min(a + step, n), block) for a in range(0, n, step)]
