@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,20 @@ SELECTIONS = ("bare", "labelled", "only")
 FILL = Screening("mean", min_std=1e-6)
 
 
-@pytest.fixture
-def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with all of it, where it is run."""
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
     for archive in WRITTEN.glob("*.zip"):
-        shutil.unpack_archive(archive, tmp_path / archive.stem)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        shutil.unpack_archive(archive, folder / archive.stem)
+    return folder
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
+def _among_them(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(unpacked)
+
+
+@pytest.fixture(scope="module")
 def tables() -> dict[str, Any]:
     """The tables that it was made of."""
     with np.load(WRITTEN / "tables.npz") as found:
@@ -71,16 +76,12 @@ def assert_same(found: Any, expected: Any, where: str = "") -> None:
         assert found == expected, where
 
 
-@pytest.mark.usefixtures("stores")
-@pytest.mark.parametrize("name", [*SELECTIONS, "applied"])
-def test_results_hold_what_they_held(name: str) -> None:
-    assert variables_of(Path(f"{name}.zarr")) == EXPECTED[name]["variables"]
-
-
-@pytest.mark.usefixtures("stores")
 @pytest.mark.parametrize("name", SELECTIONS)
-def test_selections_are_read_as_they_were_made(name: str) -> None:
+def test_selections_are_read_as_they_were_made_and_judged_as_before(
+    name: str, tables: dict[str, Any]
+) -> None:
     made, stored = EXPECTED[name]["summary"], open_selection(Path(f"{name}.zarr"))
+    assert variables_of(Path(f"{name}.zarr")) == EXPECTED[name]["variables"]
     assert stored.selected.tolist() == made["selected"]
     assert (stored.k, stored.attrs["solver"]) == (made["k"], made["solver"])
     assert stored.samples == made["samples"]
@@ -91,32 +92,25 @@ def test_selections_are_read_as_they_were_made(name: str) -> None:
     assert (stored.matrix is None) == (name == "only")
     if stored.matrix is not None:
         assert stored.matrix.shape == (made["samples"], made["h"])
-
-
-@pytest.mark.usefixtures("stores")
-@pytest.mark.parametrize("name", SELECTIONS)
-def test_selections_are_judged_as_before(name: str, tables: dict[str, Any]) -> None:
     data = tables["frame"] if name == "only" else None
     assert_same(told(evaluate(f"{name}.zarr", data=data).summary()), EXPECTED[name]["evaluation"])
 
 
-@pytest.mark.usefixtures("stores")
-def test_an_application_is_judged_as_before() -> None:
+def test_an_application_is_read_and_judged_as_before() -> None:
+    assert variables_of(Path("applied.zarr")) == EXPECTED["applied"]["variables"]
     found = evaluate("applied.zarr", labels="batch")
     assert_same(told(found.summary()), EXPECTED["applied"]["evaluation"])
 
 
-@pytest.mark.usefixtures("stores")
-def test_selections_are_applied_to_other_data(tables: dict[str, Any]) -> None:
-    labels = EXPECTED["labelled"]["summary"]["labels"]
-    found = apply("labelled.zarr", tables["counts"][10:, ::-1], out="again.zarr")
+def test_selections_are_applied_to_other_data(tmp_path: Path, tables: dict[str, Any]) -> None:
+    labels, out = EXPECTED["labelled"]["summary"]["labels"], tmp_path / "again.zarr"
+    found = apply("labelled.zarr", tables["counts"][10:, ::-1], out=out)
     assert (found.labels, found.matched) == (labels, "label")
-    assert variables_of(Path("again.zarr")) == EXPECTED["applied"]["variables"]
-    found = apply("bare.zarr", tables["bare"][:7], out="positions.zarr")
+    assert variables_of(out) == EXPECTED["applied"]["variables"]
+    found = apply("bare.zarr", tables["bare"][:7], out=tmp_path / "positions.zarr")
     assert found.columns.tolist() == EXPECTED["bare"]["summary"]["selected"]
 
 
-@pytest.mark.usefixtures("stores")
 @pytest.mark.parametrize(("name", "table"), [("gram", "frame"), ("lanczos", "wide")])
 def test_factors_are_read_and_answer_as_before(
     name: str, table: str, tables: dict[str, Any]
@@ -130,7 +124,6 @@ def test_factors_are_read_and_answer_as_before(
     assert_same(told(tried.summary()), expected["sweep"])
 
 
-@pytest.mark.usefixtures("stores")
 @pytest.mark.parametrize("name", sorted(EXPECTED.keys() - {"version"}))
 def test_they_say_of_themselves_what_they_said(name: str) -> None:
     found = info(name if name == "checkpoint" else f"{name}.zarr")
@@ -141,21 +134,19 @@ def test_they_say_of_themselves_what_they_said(name: str) -> None:
     assert {key: found[key] for key in found if key not in PLACES} == expected
 
 
-@pytest.mark.usefixtures("stores")
-def test_an_interrupted_run_goes_on(tables: dict[str, Any]) -> None:
+def test_an_interrupted_run_goes_on(tmp_path: Path, tables: dict[str, Any]) -> None:
     said: list[Any] = []
-    found = decompose(
-        tables["wide"], 3, method="gram", checkpoint="checkpoint", resume=True, progress=said.append
-    )
+    kept, run = tmp_path / "kept", partial(decompose, tables["wide"], 3, method="gram")
+    shutil.copytree("checkpoint", kept)
+    found = run(checkpoint=kept, resume=True, progress=said.append)
     assert any(isinstance(event, Noticed) and "going on from" in event.text for event in said)
-    assert arrays_of(found) == arrays_of(decompose(tables["wide"], 3, method="gram"))
-    assert not Path("checkpoint").exists()
+    assert arrays_of(found) == arrays_of(run())
+    assert not kept.exists()
 
 
-@pytest.mark.usefixtures("stores")
-def test_all_of_them_are_reported() -> None:
+def test_all_of_them_are_reported(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
     trials = [WRITTEN / "sweep.csv", WRITTEN / "sweep.json"]
-    found = report([*(f"{name}.zarr" for name in SELECTIONS), *trials], out="page.html")
+    found = report([*(f"{name}.zarr" for name in SELECTIONS), *trials], out=tmp_path / "page.html")
     assert (found.results, found.sweeps) == (3, 2)

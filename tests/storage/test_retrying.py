@@ -16,7 +16,7 @@ from zarr.storage import LocalStore, WrapperStore
 from kmufs_stream import BrokenError, RequestError, decompose, open_matrix
 from kmufs_stream.storage import retrying
 
-X = planted(600, 12)
+X = planted(300, 12)
 
 
 class Failing(WrapperStore[LocalStore]):
@@ -49,7 +49,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "FIRST_WAIT", 1e-4)
 
 
-@pytest.mark.parametrize("error", [OSError, TimeoutError, ConnectionResetError])
+@pytest.mark.parametrize("error", [OSError, TimeoutError])
 def test_one_read_in_twenty_may_fail(table: Path, error: type) -> None:
     store = Failing(LocalStore(table), error=error)
     found = decompose(open_matrix(zarr.open_array(store, mode="r")), 3)
@@ -79,7 +79,7 @@ def test_a_chunk_lost_on_the_way_is_not_read_as_zeros(table: Path) -> None:
     matrix, filled = open_matrix(table), open_matrix(table, fill_missing_chunks=True)
     (table / "c" / "3" / "1").unlink()
     with pytest.raises(BrokenError, match=r"chunk c/3/1 of .* is not there") as caught:
-        matrix.rows.read(0, 600)
+        matrix.rows.read(0, 300)
     assert caught.value.code == "missing_chunk"
     assert (filled.rows.read(15, 20)[:, 4:8] == 0).all()
 
