@@ -16,12 +16,17 @@ K, H = 3, 6
 X = planted(200, 20)
 
 
-@pytest.fixture
-def chosen(tmp_path: Path) -> Path:
-    """A selection from a labelled store."""
-    write_xarray(tmp_path / "old.zarr", labelled(X), chunks=(50, 20))
-    select(str(tmp_path / "old.zarr"), K, H, out=tmp_path / "chosen.zarr")
-    return tmp_path / "chosen.zarr"
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A labelled store."""
+    return write_xarray(tmp_path_factory.mktemp("old") / "x.zarr", labelled(X), chunks=(50, 20))
+
+
+@pytest.fixture(scope="module")
+def chosen(old: Path) -> Path:
+    """A selection from it."""
+    select(old, K, H, solver="exact", out=old.parent / "chosen.zarr")
+    return old.parent / "chosen.zarr"
 
 
 def wanted(chosen: Path) -> list[str]:
@@ -29,10 +34,11 @@ def wanted(chosen: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("selection_only", [False, True])
-def test_the_same_columns_wherever_they_stand(tmp_path: Path, selection_only: bool) -> None:
-    write_xarray(tmp_path / "old.zarr", labelled(X), chunks=(50, 20))
+def test_the_same_columns_wherever_they_stand(
+    tmp_path: Path, old: Path, selection_only: bool
+) -> None:
     chosen = tmp_path / "chosen.zarr"
-    first = select(str(tmp_path / "old.zarr"), K, H, out=chosen, selection_only=selection_only)
+    first = select(old, K, H, solver="exact", out=chosen, selection_only=selection_only)
     rng = np.random.default_rng(1)
     new = labelled(planted(130, 20, seed=5, dtype=np.float32)).isel(gene=rng.permutation(20))
     write_xarray(tmp_path / "new.zarr", new, chunks=(40, 7))
@@ -54,11 +60,10 @@ def test_the_same_columns_wherever_they_stand(tmp_path: Path, selection_only: bo
 
 def test_other_labels_than_the_index_are_known_of_what_was_written(tmp_path: Path) -> None:
     named = labelled(X).assign_coords(symbol=("gene", [f"s{i}" for i in range(20)]))
-    write_xarray(tmp_path / "old.zarr", named, chunks=(50, 20))
-    matrix = open_matrix(tmp_path / "old.zarr", feature_labels="symbol")
-    select(matrix, K, H, out=tmp_path / "chosen.zarr")
-    apply(tmp_path / "chosen.zarr", str(tmp_path / "old.zarr"), out=tmp_path / "out.zarr")
-    found = evaluate(tmp_path / "out.zarr", data=str(tmp_path / "old.zarr"), starts=1)
+    matrix = open_matrix(named, feature_labels="symbol")
+    select(matrix, K, H, solver="exact", out=tmp_path / "chosen.zarr")
+    apply(tmp_path / "chosen.zarr", named, out=tmp_path / "out.zarr")
+    found = evaluate(tmp_path / "out.zarr", data=named, starts=1)
     assert found.names == [f"s{i}" for i in found.selected]
 
 
@@ -67,9 +72,8 @@ def test_what_was_written_of_stacked_features_keeps_their_names(tmp_path: Path) 
     cube = xr.DataArray(X.reshape(shape), {"lat": [75, 70.5, 65, 60]}, dims, name="air")
     cube.to_dataset().assign(kind=("time", np.arange(200) % 3)).to_zarr(tmp_path / "old.zarr")
     names = {"chosen": tmp_path / "chosen.zarr", "applied": tmp_path / "applied.zarr"}
-    first = select(
-        open_matrix(tmp_path / "old.zarr", sample_dims="time"), K, H, out=names["chosen"]
-    )
+    matrix = open_matrix(tmp_path / "old.zarr", sample_dims="time")
+    first = select(matrix, K, H, solver="exact", out=names["chosen"])
     done = apply(names["chosen"], tmp_path / "old.zarr", out=names["applied"])
     assert done.labels == first.labels
     expected = list(map(str, first.labels or []))
@@ -79,7 +83,8 @@ def test_what_was_written_of_stacked_features_keeps_their_names(tmp_path: Path) 
         judged = evaluate(made, data=tmp_path / "old.zarr", labels="kind", starts=1)
         assert judged.names == expected
         assert judged.agreement is not None
-        again = select(open_matrix(made, features=expected[1:]), 2, 3, keep=expected[4])
+        part = open_matrix(made, features=expected[1:])
+        again = select(part, 2, 3, solver="exact", keep=expected[4])
         assert expected[4] in (again.labels or [])
     turned = xr.open_zarr(tmp_path / "old.zarr").transpose("lon", "time", "lat").load()
     turned["lat"] = turned["lat"].astype(np.float32)
@@ -106,10 +111,10 @@ def test_by_position_without_labels(tmp_path: Path, chosen: Path) -> None:
 
 def test_features_stored_first(tmp_path: Path, chosen: Path) -> None:
     new = labelled(planted(80, 20, seed=3)).isel(gene=slice(None, None, -1))
-    write_xarray(tmp_path / "new.zarr", new.transpose("gene", "cell"), chunks=(20, 30))
-    data = xr.open_zarr(tmp_path / "new.zarr")["counts"].transpose("cell", "gene")
-    apply(chosen, data, out=tmp_path / "out.zarr")
-    found = xr.open_zarr(tmp_path / "out.zarr")["counts"]
+    write_xarray(tmp_path / "new.zarr", new.transpose("gene", "cell"), chunks=(20, 40))
+    matrix = open_matrix(tmp_path / "new.zarr", sample_dims="cell")
+    apply(chosen, matrix, out=tmp_path / "out.zarr")
+    found = xr.open_zarr(tmp_path / "out.zarr")["counts"].T
     np.testing.assert_array_equal(found, new.sel(gene=wanted(chosen)))
 
 
@@ -126,7 +131,7 @@ def test_sparse_data(tmp_path: Path, chosen: Path) -> None:
 
 @pytest.mark.parametrize("transform", ["log1p", "normalise-rows"])
 def test_it_says_whether_it_can_be_judged_alone(tmp_path: Path, transform: str) -> None:
-    counts = write_bare(tmp_path / "counts.zarr", np.abs(planted(60, 8)))
+    counts = np.abs(planted(60, 8))
     table = open_matrix(counts, transform=transform)
     select(table, 2, 3, solver="exact", out=tmp_path / "s.zarr")
     applied = apply(tmp_path / "s.zarr", counts, out=tmp_path / "a.zarr")
@@ -150,16 +155,15 @@ def test_missing_and_repeated_features_are_named(tmp_path: Path, chosen: Path) -
 def test_repeated_labels_in_the_same_order_are_no_question(tmp_path: Path) -> None:
     names = [f"g{i // 2}" for i in range(20)]
     array = xr.DataArray(X, dims=("cell", "gene"), coords={"gene": names}, name="x")
-    write_xarray(tmp_path / "old.zarr", array, chunks=(50, 20))
-    first = select(str(tmp_path / "old.zarr"), K, H, out=tmp_path / "chosen.zarr")
+    first = select(array, K, H, solver="exact", out=tmp_path / "chosen.zarr")
     done = apply(tmp_path / "chosen.zarr", array[:30], out=tmp_path / "out.zarr")
     np.testing.assert_array_equal(done.columns, first.selected)
 
 
-def test_outputs_are_guarded(tmp_path: Path, chosen: Path) -> None:
+def test_outputs_are_guarded(tmp_path: Path, old: Path, chosen: Path) -> None:
     matrix = open_matrix(labelled(planted(50, 20)))
     for place in (chosen, tmp_path / "nowhere" / "out.zarr"):
         with pytest.raises(RequestError):
             apply(chosen, matrix, out=place, overwrite=True)
     with pytest.raises(RequestError, match="not a selection"):
-        apply(tmp_path / "old.zarr", matrix, out=tmp_path / "out.zarr")
+        apply(old, matrix, out=tmp_path / "out.zarr")

@@ -22,7 +22,7 @@ def example(name: str) -> ModuleType:
 
 @pytest.mark.filterwarnings("ignore:The 'mode.chained_assignment' option")  # anndata on pandas 3.1
 def test_single_cell_finds_the_markers(tmp_path: Path) -> None:
-    found = example("single_cell").main(tmp_path, cells=1200)
+    found = example("single_cell").main(tmp_path, cells=600)
     assert found["markers"] > 0.9  # of all genes 4.5 percent
     assert found["the chosen genes"] > 0.9
 
@@ -56,8 +56,8 @@ def test_what_is_not_installed_is_told_in_one_line(
     assert re.fullmatch(r".+: pip install .+\n", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_every_example_tells_what_it_is(path: Path) -> None:
-    module = compile(path.read_text(), path.name, "exec")
-    assert isinstance(module.co_consts[0], str)
-    assert path.name in path.parent.joinpath("README.md").read_text()
+def test_every_example_tells_what_it_is() -> None:
+    for path in EXAMPLES.glob("*.py"):
+        module = compile(path.read_text(), path.name, "exec")
+        assert isinstance(module.co_consts[0], str), path
+        assert path.name in (EXAMPLES / "README.md").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 import xarray as xr
 from helpers import (
     counted,
-    every_score,
     labelled,
     planted,
     tied_table,
@@ -29,7 +29,6 @@ from kmufs_stream import (
     decompose,
     open_matrix,
     plan_selection,
-    save_factor,
     select,
 )
 from kmufs_stream.events import Event, Started
@@ -43,7 +42,7 @@ EXPECTED = reference(X)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize(("k", "h"), [(1, 1), (3, 5), (3, 12), (5, 2)])
+@pytest.mark.parametrize(("k", "h"), [(1, 1), (3, 12), (5, 2)])
 def test_answer(solver: str, k: int, h: int) -> None:
     chosen = select(X, k, h, solver=solver)
     scores = EXPECTED.every_score(k)
@@ -61,12 +60,12 @@ def test_answer(solver: str, k: int, h: int) -> None:
     assert chosen.output is None
     assert chosen.passes == 1
     assert chosen.summary()["solver_objective"] == chosen.solver_objective > 0
-    if solver == "exact":
+    done = solver == "exact" or (solver == "admm" and h == 12)  # nothing is left to choose
+    assert (chosen.solution.iterations == 0) is done
+    if done:
         assert_optimal(chosen.selected, scores, h, 1e-12)
         assert chosen.objective == pytest.approx(chosen.optimum, rel=1e-14)
-        assert chosen.solution.iterations == 0
-    elif solver != "admm" or h < 12:  # of all 12 nothing is left to choose
-        assert chosen.solution.iterations > 0
+        assert chosen.solution.converged
 
 
 def test_excluded_features_are_never_selected() -> None:
@@ -144,9 +143,6 @@ def test_running_out_of_iterations_is_not_hidden() -> None:
         ({"h": 0}, "bad_h", "h is 0"),
         ({"h": 13}, "bad_h", "h is 13, but the number of features is 12"),
         ({"k": 0}, "bad_k", "k is 0"),
-        ({"k": True}, "bad_k", "k is True"),
-        ({"k": np.True_}, "bad_k", "k is np.True_"),
-        ({"h": True}, "bad_h", "h is True"),
         ({"k": 13}, "bad_k", "number of features is 12"),
         ({"solver": "magic"}, "bad_option", "'magic' is unknown"),
         ({"precision": "float16"}, "bad_option", "'float16'"),
@@ -167,47 +163,38 @@ def test_refused(tmp_path: Path, arguments: dict[str, Any], code: str, message: 
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("name", "value"),
     [
-        {"mu0": 0.0},
-        {"mu0": -1.0},
-        {"mu0": float("nan")},
-        {"mu_max": float("inf")},
-        {"rho": 0.9},
-        {"max_iter": 0},
-        {"patience": 0},
-        {"mu0": 2.0, "mu_max": 1.0},
+        ("mu0", 0.0),
+        ("mu0", float("nan")),
+        ("mu_max", float("inf")),
+        ("rho", 0.9),
+        ("max_iter", 0),
+        ("patience", 0),
     ],
-    ids=str,
 )
-def test_parameters_out_of_range(options: dict[str, Any]) -> None:
-    with pytest.raises(RequestError) as caught:
-        select(X, 3, 5, options=AdmmOptions(**options))
+def test_parameters_out_of_range(name: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=name) as caught:
+        AdmmOptions(**{name: value})
     assert caught.value.code == "bad_option"
-    assert next(iter(options)) in str(caught.value)
 
 
-@pytest.mark.parametrize("number", [2.0, 2.7, "2", None])
+@pytest.mark.parametrize("number", [2.7, 2.0, "2", None, True, np.True_])
 def test_k_and_h_are_whole_numbers(number: Any) -> None:
-    for name, ask in {
-        "k": [
-            lambda: select(X, number, 3),
-            lambda: decompose(X, number),
-            lambda: KMeansUFS(number, 3).partial_fit(X),
-            lambda: plan_selection(X, number, 3),
-        ],
-        "h": [lambda: select(X, 2, number), lambda: plan_selection(X, 2, number)],
-    }.items():
-        for call in ask:
-            with pytest.raises(RequestError, match=f"{name} is {number!r}") as caught:
-                call()
-            assert caught.value.code == f"bad_{name}"
-
-
-def test_numpy_s_whole_numbers_are_whole_numbers(tmp_path: Path) -> None:
-    result = select(X, np.int64(2), np.uint8(3), solver="exact", out=tmp_path / "out.zarr")
-    assert result.selected.tolist() == select(X, 2, 3, solver="exact").selected.tolist()
-    json.dumps(result.summary())
+    for name, ask in [
+        ("k", lambda: select(X, number, 3)),
+        ("k", lambda: decompose(X, number)),
+        ("k", lambda: KMeansUFS(number, 3).partial_fit(X)),
+        ("k", lambda: plan_selection(X, number, 3)),
+        ("h", lambda: select(X, 2, number)),
+        ("h", lambda: plan_selection(X, 2, number)),
+    ]:
+        with pytest.raises(RequestError, match=re.escape(f"{name} is {number!r}")) as caught:
+            ask()
+        assert caught.value.code == f"bad_{name}"
+    whole = select(X, np.int64(2), np.uint8(3), solver="exact")
+    assert whole.selected.tolist() == select(X, 2, 3, solver="exact").selected.tolist()
+    json.dumps(whole.summary())
 
 
 def test_a_plan_takes_what_select_takes(tmp_path: Path) -> None:
@@ -230,13 +217,18 @@ def test_plan_computes_nothing() -> None:
     assert plan.output_bytes == 300 * 5 * 8
 
 
+@pytest.mark.parametrize("solver", ["admm", "consensus"])
 @pytest.mark.usefixtures("small_blocks")
-def test_selection_is_the_same_under_any_memory_that_fits() -> None:
+def test_selection_is_the_same_under_any_memory_and_threads(solver: str) -> None:
     data = da.from_array(X, chunks=(10, 12))
-    first = select(data, 3, 5, memory="20GB", threads=4)
-    other = select(data, 3, 5, memory=first.plan.peak, threads=4)
-    assert other.selected.tolist() == first.selected.tolist()
-    assert other.scores.tobytes() == first.scores.tobytes()
+    first = select(data, 3, 5, solver=solver, memory="20GB", threads=1)
+    for asked in ({"threads": 4}, {"threads": 4, "memory": first.plan.peak}):
+        other = select(data, 3, 5, solver=solver, **asked)
+        assert other.selected.tolist() == first.selected.tolist()
+        assert other.scores.tobytes() == first.scores.tobytes()
+    cut = select(da.from_array(X, chunks=(17, 5)), 3, 5, solver=solver, threads=4)
+    assert cut.selected.tolist() == first.selected.tolist()
+    assert cut.solver_objective == pytest.approx(first.solver_objective, rel=1e-9)
 
 
 def test_each_stored_chunk_is_read_once_and_copied_once(tmp_path: Path) -> None:
@@ -268,12 +260,6 @@ def test_tall_source_chunks_are_copied_once(
     assert len(touched) == 2
 
 
-def test_scores_of_all_features_follow_from_the_factor() -> None:
-    factor = decompose(X, 3)
-    chosen = select(X, 3, 5, factor=factor)
-    np.testing.assert_array_equal(every_score(factor, 3)[chosen.selected], chosen.scores)
-
-
 @pytest.mark.parametrize("solver", ["joint", "css", "consensus"])
 @pytest.mark.parametrize("method", ["tsqr", "lanczos"])
 def test_solvers_that_use_correlations_do_without_the_matrix(solver: str, method: str) -> None:
@@ -286,17 +272,15 @@ def test_solvers_that_use_correlations_do_without_the_matrix(solver: str, method
     assert chosen.solver_objective == pytest.approx(expected.solver_objective, rel=1e-3)
 
 
-@pytest.mark.parametrize("solver", ["joint", "css", "consensus"])
+@pytest.mark.parametrize("solver", ["joint", "consensus"])
 def test_a_stored_factor_gives_the_same_and_nothing_is_read(tmp_path: Path, solver: str) -> None:
-    factor = decompose(X, 3)
-    save_factor(factor, tmp_path / "factor.zarr")
+    factor, out = decompose(X, 3, out=tmp_path / "factor.zarr"), tmp_path / "out.zarr"
     matrix, rows = counted(open_matrix(X))
     first = select(X, 3, 5, solver=solver, factor=factor)
-    again = select(matrix, 3, 5, solver=solver, factor=tmp_path / "factor.zarr")
+    again = select(matrix, 3, 5, solver=solver, factor=tmp_path / "factor.zarr", out=out)
     assert again.selected.tolist() == first.selected.tolist()
     assert again.solver_objective == first.solver_objective
     assert all(b - a < 300 for a, b in rows.reads)  # the probe alone, to know whose factor it is
-    out = select(X, 3, 5, solver=solver, out=tmp_path / "out.zarr").output
     with xr.open_datatree(out) as written:
         path = written["diagnostics"]["solver_objective"].values
         assert path[-1] == written.attrs["solver_objective"] == first.solver_objective
@@ -307,13 +291,6 @@ def test_consensus_says_that_a_sample_is_missing() -> None:
     bare = replace(factor, sample=RowSample(factor.sample.index[:0], [factor.sample.values[:0]]))
     with pytest.raises(RequestError, match="consensus cannot run: a sample of 0 rows"):
         select(X, 3, 5, solver="consensus", factor=bare)
-
-
-def test_consensus_does_not_depend_on_chunks_or_threads() -> None:
-    first = select(da.from_array(X, chunks=(300, 12)), 3, 5, solver="consensus", threads=1)
-    other = select(da.from_array(X, chunks=(17, 5)), 3, 5, solver="consensus", threads=4)
-    assert other.selected.tolist() == first.selected.tolist()
-    assert other.solver_objective == pytest.approx(first.solver_objective, rel=1e-9)
 
 
 def test_a_solver_that_is_added_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
