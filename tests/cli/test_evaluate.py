@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,22 +13,28 @@ import xarray as xr
 from commands import Run
 from helpers import planted, write_xarray
 
-from kmufs_stream import evaluate
+from kmufs_stream import evaluate, select
 
 Cli = Callable[..., Run]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cells.zarr, and chosen.zarr and other.zarr that were selected from it."""
+    folder = tmp_path_factory.mktemp("made")
+    coords = {"gene": [f"g{i}" for i in range(12)], "kind": ("cell", np.arange(300) % 3)}
+    array = xr.DataArray(planted(300, 12), coords, ("cell", "gene"), name="counts")
+    with contextlib.chdir(folder):
+        write_xarray(folder / "cells.zarr", array, chunks=(50, 12))
+        select("cells.zarr", 3, 5, out="chosen.zarr")
+        select("cells.zarr", 3, 4, solver="exact", out="other.zarr", selection_only=True)
+    return folder
+
+
 @pytest.fixture
-def chosen(cli: Cli, folder: Path) -> Path:
-    """chosen.zarr, selected from cells.zarr."""
-    array = xr.DataArray(
-        planted(300, 12),
-        dims=("cell", "gene"),
-        name="counts",
-        coords={"gene": [f"g{i}" for i in range(12)], "kind": ("cell", np.arange(300) % 3)},
-    )
-    write_xarray(folder / "cells.zarr", array, chunks=(50, 12))
-    assert cli("select", "cells.zarr", "--k", 3, "--h", 5, "--out", "chosen.zarr").code == 0
+def chosen(folder: Path, made: Path) -> Path:
+    """chosen.zarr, selected from cells.zarr, and other.zarr beside it."""
+    shutil.copytree(made, folder, dirs_exist_ok=True)
     return Path("chosen.zarr")
 
 
@@ -47,11 +54,12 @@ def test_measures_are_shown_and_what_is_missing_is_named(cli: Cli, chosen: Path)
     assert (alone.code, alone.err) == (0, "")
     assert "--labels VAR compares with known classes; the samples have kind\n" in alone.out
     assert "--data cells.zarr\n" in alone.out
-    asked = ("--labels", "kind", "--k", 4)
-    whole = cli("evaluate", chosen, *asked, "--data", "cells.zarr")
+    asked = ("--labels", "kind", "--k", 4, "--data", "cells.zarr")
+    whole, found = cli("evaluate", chosen, *asked), cli("evaluate", chosen, *asked, "--json").json()
     assert whole.next() == ["report", str(chosen)]
     for word in ("k = 4", "accuracy", "NMI", "ARI", "cost ratio", "effective rank", "g"):
         assert word in whole.out, word
+    assert f"{found['cost_ratio']:.4f}, 1 = as good as K-means on all features" in whole.out
 
 
 def test_what_k_means_on_a_large_table_goes_over_is_foretold(
@@ -69,15 +77,7 @@ def test_what_k_means_on_a_large_table_goes_over_is_foretold(
     assert cli(*asked, "--quiet").err == ""
 
 
-def test_the_cost_ratio_says_what_is_as_good(cli: Cli, chosen: Path) -> None:
-    whole = cli("evaluate", chosen, "--data", "cells.zarr")
-    found = evaluate(chosen, data="cells.zarr").summary()
-    assert f"{found['cost_ratio']:.4f}, 1 = as good as K-means on all features" in whole.out
-
-
 def test_several_results_stand_side_by_side(cli: Cli, chosen: Path) -> None:
-    asked = ("--k", 3, "--h", 4, "--solver", "exact", "--out", "other.zarr", "--selection-only")
-    assert cli("select", "cells.zarr", *asked).code == 0
     given = (chosen, "other.zarr", "--labels", "kind", "--data", "cells.zarr")
     found = [evaluate(path, labels="kind", data="cells.zarr").summary() for path in given[:2]]
     said = cli("evaluate", *given, "--json").json()
@@ -120,28 +120,27 @@ def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Pa
     assert "--labels kind --data both.zarr" in bare
 
 
-def test_errors_name_the_remedy(cli: Cli, chosen: Path) -> None:
-    done = cli("evaluate", chosen, "--labels", "sort")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("chosen.zarr --labels sort", "kind"),
+        ("cells.zarr", "not a selection"),
+        ("chosen.zarr --where nonsense", "--where tells how to open --data"),
+        ("chosen.zarr --variable counts", "--variable tells how to open --data"),
+    ],
+)
+def test_errors_name_what_to_give(cli: Cli, chosen: Path, asked: str, said: str) -> None:
+    done = cli("evaluate", *asked.split())
     assert done.code == 2
-    assert "kind" in done.err
-    done = cli("evaluate", "cells.zarr")
-    assert done.code == 2
-    assert "not a selection" in done.err
-
-
-@pytest.mark.parametrize("asked", [("--where", "nonsense"), ("--variable", "counts")])
-def test_options_of_the_table_take_a_table(cli: Cli, chosen: Path, asked: tuple[str, str]) -> None:
-    done = cli("evaluate", chosen, *asked)
-    assert done.code == 2
-    assert f"{asked[0]} tells how to open --data" in done.err
+    assert said in done.err
 
 
 def test_a_condition_that_other_data_do_not_meet(cli: Cli, chosen: Path) -> None:
-    asked = ("--k", 3, "--h", 5, "--where", "kind < 2")
+    asked = ("--k", 3, "--h", 5, "--solver", "exact", "--where", "kind < 2")
     assert cli("select", "cells.zarr", *asked, "--out", "part.zarr").code == 0
     without = xr.open_zarr("cells.zarr").drop_vars("kind")
-    without.to_zarr("other.zarr", consolidated=False)
-    done = cli("evaluate", "part.zarr", "--data", "other.zarr")
+    without.to_zarr("without.zarr", consolidated=False)
+    done = cli("evaluate", "part.zarr", "--data", "without.zarr")
     assert done.code == 2
     said = " ".join(done.err.split())
     assert "--where 'kind < 2' cannot be answered: the samples have no coordinate kind" in said

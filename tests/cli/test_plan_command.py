@@ -69,14 +69,12 @@ def test_what_is_shown(cli: Cli, genes: Path) -> None:
 
 def test_a_long_solve_is_foretold(cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ("plan", table, "--k", 3, "--h", 5)
-    assert "may take minutes" not in cli(*asked).words()
+    short = cli(*asked).words()
+    assert "may take minutes" not in short
+    assert "none found, features are numbered" in short
     monkeypatch.setattr("kmufs_stream.factors.solving.LONG", 1.0)
     assert "note the solver admm may take minutes" in cli(*asked).words()
     assert "may take minutes" not in cli(*asked, "--solver", "exact").words()
-
-
-def test_without_labels_it_says_so(cli: Cli, table: Path) -> None:
-    assert "none found, features are numbered" in cli("plan", table, "--k", 3, "--h", 5).words()
 
 
 def test_the_command_to_type_repeats_what_was_asked(cli: Cli, genes: Path) -> None:
@@ -85,12 +83,3 @@ def test_the_command_to_type_repeats_what_was_asked(cli: Cli, genes: Path) -> No
     command = done.out.splitlines()[-1].split()[1:]
     assert command[:2] == ["kmufs-stream", "select"]
     assert cli(*command[1:]).code == 0
-
-
-def test_the_memory_it_asks_for_is_enough(cli: Cli, table: Path) -> None:
-    refused = cli("plan", table, "--k", 3, "--h", 5, "--memory", "20MB", "--json")
-    assert refused.code == 2
-    error = refused.json()["error"]
-    assert error["code"] == "does_not_fit"
-    enough = error["remedy"].split("--memory ")[1].split(" ")[0]
-    assert cli("plan", table, "--k", 3, "--h", 5, "--memory", enough).code == 0
