@@ -61,6 +61,7 @@ def test_what_is_shown(cli: Cli, genes: Path) -> None:
     assert "50 samples x 14 features" in shown
     assert "missing raise" in shown
     assert "of 1.0 GB" in shown
+    assert shown.count("predicted at most") == 1
     assert "12.0 kB before compression" in shown
     assert done.out.endswith("Next: kmufs-stream select genes.zarr --k 3 --h 5 --memory 1GB\n")
     more = ("--method", "lanczos", "--max-passes", 5)

@@ -42,7 +42,7 @@ def dask_setup(worker):
 
 
 SELECT = ("select", "rows.zarr", "--k", 3, "--h", 5, "--method", "lanczos", "--threads", 2)
-LOCAL_WORKERS = ("--workers", "2", "--json", "--out", "there.zarr")
+LOCAL_WORKERS = ("--workers", "1", "--json", "--out", "there.zarr")
 
 
 @pytest.fixture
@@ -215,21 +215,15 @@ def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
     assert list((folder / "kept").rglob("*.state"))
     assert here(*command, "--resume").code == 1  # as long as it is corrupt
     chunk.write_bytes(sound)
+    other, was = rows / "c" / "3" / "0", (rows / "c" / "3" / "0").stat()
+    other.write_bytes(other.read_bytes())  # which is no excuse for any other change
+    refused = here(*command, "--resume")
+    assert refused.code == 2
+    assert "belongs to another run (data chunks: " in refused.err
+    os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
     resumed = here(*command, "--resume")
     assert resumed.code == 0, resumed
     assert chosen(folder / "out.zarr") == whole.bits
-
-
-def test_a_corrupt_chunk_excuses_no_other_change(rows: Path, here: Cli) -> None:
-    chunk, other = rows / "c" / "70" / "0", rows / "c" / "3" / "0"
-    sound = chunk.read_bytes()
-    chunk.write_bytes(b"not a chunk")
-    assert here(*SELECT, "--checkpoint", "kept").code == 1
-    chunk.write_bytes(sound)
-    other.write_bytes(other.read_bytes())
-    done = here(*SELECT, "--checkpoint", "kept", "--resume")
-    assert done.code == 2
-    assert "belongs to another run (data chunks: " in done.err
 
 
 def chosen(out: Path) -> list[bytes]:

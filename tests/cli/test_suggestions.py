@@ -115,15 +115,16 @@ def test_a_shell_completes(
     assert (end.value.code, capsys.readouterr().out.split()) == (0, expected)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_a_summary_and_the_examples(cli: Cli, command: str) -> None:
-    shown = cli(command, "--help").out
-    function = program.get_command(typer.Context(program), command).callback
-    summary = " ".join(str(function.__doc__).partition("\n\n")[0].split())
-    for told in (shown, cli("--help").out):
-        assert summary in " ".join(told.split())
-    for example in COMMANDS[command]:
-        assert f"    kmufs-stream {example}\n" in shown
+def test_help_has_a_summary_and_the_examples(cli: Cli) -> None:
+    every = " ".join(cli("--help").out.split())
+    for command, examples in COMMANDS.items():
+        shown = cli(command, "--help").out
+        function = program.get_command(typer.Context(program), command).callback
+        summary = " ".join(str(function.__doc__).partition("\n\n")[0].split())
+        for told in (" ".join(shown.split()), every):
+            assert summary in told, command
+        for example in examples:
+            assert f"    kmufs-stream {example}\n" in shown
 
 
 def test_help_has_sections_of_options(cli: Cli) -> None:
