@@ -65,7 +65,7 @@ KINDS: dict[str, Callable[[npt.NDArray[Any]], Any]] = {
     "dense": lambda X: X,
     "fortran": np.asfortranarray,
     "csr": sp.csr_matrix,
-    "csc": sp.csc_matrix,
+    "csc": lambda X: sp.csc_matrix(X.astype(np.float64)),
     "csr array": sp.csr_array,
     "csr unsorted, doubled": unsorted,
     "float64": lambda X: sp.csr_matrix(X.astype(np.float64)),

@@ -22,6 +22,7 @@ from kmufs_stream.sources.labels import class_codes
 from kmufs_stream.sources.names import plain
 
 X = planted(120, 20)
+EXPECTED = reference(X).every_score(3)
 TIMES = np.datetime64("2001-01-01", "ns") + np.arange(120) * np.timedelta64(6, "h")
 LAT, LON = np.linspace(10, 40, 4), np.linspace(-2, 2, 5)
 
@@ -68,15 +69,18 @@ def stackings(draw: Any) -> Stacking:
     return arrange(dims, shape, samples, features, "x")
 
 
-@settings(deadline=None, max_examples=200)
+def table_of(array: Any, stacking: Stacking) -> Any:
+    return array.transpose([*stacking.samples, *stacking.features]).reshape(stacking.table)
+
+
+@settings(deadline=None, max_examples=100)
 @given(stacking=stackings(), data=st.data())
 def test_rows_and_columns_of_any_array(stacking: Stacking, data: Any) -> None:
     array = np.arange(prod(stacking.shape)).reshape(stacking.shape)
     n, p = stacking.table
-    table = array.transpose([*stacking.samples, *stacking.features]).reshape(n, p)
+    table = table_of(array, stacking)
     start, stop = sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))
-    columns = data.draw(st.sets(st.integers(0, p - 1), min_size=1))
-    chosen = np.array(sorted(columns))
+    chosen = np.array(sorted(data.draw(st.sets(st.integers(0, p - 1), min_size=1))))
 
     def fetch(index: tuple[Any, ...]) -> Any:
         ranges = [np.arange(e)[part] for part, e in zip(index, stacking.shape, strict=True)]
@@ -88,36 +92,25 @@ def test_rows_and_columns_of_any_array(stacking: Stacking, data: Any) -> None:
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(stacking=stackings(), data=st.data())
 def test_blocks_of_whole_units_meet_no_chunk_twice(stacking: Stacking, data: Any) -> None:
     chunks = [data.draw(st.integers(1, extent)) for extent in stacking.shape]
-    n, p = stacking.table
     rows = stacking.unit_rows(chunks) * data.draw(st.integers(1, 3))
-    numbers = np.zeros(stacking.shape, int)
-    for axis, (extent, chunk) in enumerate(zip(stacking.shape, chunks, strict=True)):
-        along = (np.arange(extent) // chunk).reshape(
-            [-1 if a == axis else 1 for a in range(len(chunks))]
-        )
-        numbers = numbers * (extent + 1) + along
-    table = numbers.transpose([*stacking.samples, *stacking.features]).reshape(n, p)
-    met = [set(np.unique(table[a : a + rows])) for a in range(0, n, rows)]
-    sample_axes = list(stacking.samples)
-    whole = all(
-        stacking.shape[axis] % chunks[axis] == 0 or axis == sample_axes[0] for axis in sample_axes
-    )
-    if whole:
+    along = [np.arange(e) // chunk for e, chunk in zip(stacking.shape, chunks, strict=True)]
+    numbers = np.ravel_multi_index(np.meshgrid(*along, indexing="ij"), stacking.shape)
+    table = table_of(numbers, stacking)
+    met = [set(np.unique(table[a : a + rows])) for a in range(0, len(table), rows)]
+    if all(stacking.shape[axis] % chunks[axis] == 0 for axis in stacking.samples[1:]):
         assert sum(map(len, met)) == len(set().union(*met))
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_output_keeps_the_coordinates_of_each_feature(tmp_path: Path, zarr_format: int) -> None:
+def test_output_keeps_the_coordinates_of_each_feature(tmp_path: Path) -> None:
     array = climate()
-    form: Any = {"zarr_format": zarr_format}
-    array.to_dataset().to_zarr(tmp_path / "a.zarr", **form)
+    array.to_dataset().to_zarr(tmp_path / "a.zarr")
     matrix = open_matrix(tmp_path / "a.zarr", sample_dims="time")
     result = select(matrix, 3, 6, solver="exact", out=tmp_path / "out.zarr")
-    assert_optimal(result.selected, reference(X).every_score(3), 6, 1e-12)
+    assert_optimal(result.selected, EXPECTED, 6, 1e-12)
     stacked = array.to_dataset().stack(feature=("lat", "lon"), create_index=False)
     expected = stacked.isel(feature=result.selected)
     with xr.open_zarr(tmp_path / "out.zarr") as written:
@@ -132,67 +125,9 @@ def test_output_keeps_the_coordinates_of_each_feature(tmp_path: Path, zarr_forma
     assert again.labels.tolist() == result.labels
 
 
-def test_labels_of_places_have_no_more_digits_than_tell_them_apart() -> None:
-    array = climate().isel(time=slice(40), lat=[0, 1], lon=[0, 1])
-    places = {"lat": np.float32([75.1, 75.0]), "lon": np.float64([1e-7, 202.5])}
-    matrix = open_matrix(array.assign_coords(places), sample_dims="time")
-    expected = [f"lat={lat} lon={lon}" for lat in ("75.1", "75") for lon in ("1e-07", "202.5")]
-    assert matrix.labels is not None
-    assert matrix.labels.tolist() == expected
-    points = array.stack(place=("lat", "lon"))  # an index of several levels
-    assert open_matrix(points).labels.tolist()[0] == "lat=10 lon=-2"  # type: ignore[union-attr]
-    assert [plain(x) for x in np.float32([75.1, 2.5])] == [75.1, 2.5]
-    assert [plain(t) for t in TIMES[:2]] == ["2001-01-01T00:00:00", "2001-01-01T06:00:00"]
-    assert plain(TIMES[0] + np.timedelta64(1500, "us")) == "2001-01-01T00:00:00.0015"
-
-
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        (np.timedelta64(21_600_000_000_000, "ns"), "6 hours"),
-        (np.timedelta64(90, "m"), "90 minutes"),
-        (pd.Timedelta(days=3), "3 days"),
-        (np.timedelta64(-3, "ns"), "-3 nanoseconds"),
-        (np.timedelta64(0, "ns"), "0 days"),
-        (np.timedelta64("NaT", "ns"), "NaT"),
-        (pd.Timestamp("2001-02-03 04:05"), "2001-02-03T04:05:00"),
-    ],
-)
-def test_spans_of_time_are_told_in_the_largest_unit(value: Any, told: str) -> None:
-    assert plain(value) == told
-
-
-def test_times_of_other_calendars(tmp_path: Path) -> None:
-    days = climate().drop_vars(["season", "tilt"]).to_dataset()
-    days["time"] = (
-        "time",
-        np.arange(120),
-        {"units": "days since 2001-02-28", "calendar": "360_day"},
-    )
-    days.to_zarr(tmp_path / "a.zarr")
-    matrix = open_matrix(tmp_path / "a.zarr", feature_dims="time", features="time=2001-02-30")
-    assert matrix.asked is not None
-    assert matrix.asked.tolist() == [2]
-    assert matrix.feature_name(2) == "'2001-02-30T00:00:00' (feature 2)"
-    some = open_matrix(tmp_path / "a.zarr", sample_dims="time", where="time >= '2001-03-01'")
-    assert some.shape[0] == 117
-
-
-def test_places_are_known_by_other_spellings() -> None:
-    asked = open_matrix(climate(), sample_dims="time", features=["lon=-2 lat=10.0", "lon=2 lat=*"])
-    assert asked.asked is not None
-    assert asked.asked.tolist() == [0, 4, 9, 14, 19]
-    hours = open_matrix(climate(), feature_dims="time", exclude_features="time=2001-01-01")
-    assert hours.asked is not None
-    assert hours.asked.tolist() == list(range(1, 120))
-    with pytest.raises(RequestError, match="no feature is called 'lon=-2 lat=11'"):
-        open_matrix(climate(), sample_dims="time", features="lon=-2 lat=11")
-
-
 def test_output_of_an_image_unstacks_to_one(tmp_path: Path) -> None:
-    image().to_dataset().to_zarr(
-        tmp_path / "a.zarr", encoding={"reflectance": {"chunks": (3, 5, 20)}}
-    )
+    encoding = {"reflectance": {"chunks": (3, 5, 20)}}
+    image().to_dataset().to_zarr(tmp_path / "a.zarr", zarr_format=2, encoding=encoding)
     matrix = open_matrix(tmp_path / "a.zarr", sample_dims=("y", "x"))
     result = select(matrix, 3, 6, solver="exact", out=tmp_path / "out.zarr")
     with xr.open_zarr(tmp_path / "out.zarr") as written:
@@ -203,25 +138,77 @@ def test_output_of_an_image_unstacks_to_one(tmp_path: Path) -> None:
     assert result.labels == chosen["band"].values.tolist()
 
 
-def test_missing_coordinates_become_numbers(tmp_path: Path) -> None:
-    array = climate().drop_vars(["lat", "height", "tilt"])
-    matrix = open_matrix(array, sample_dims="time")
-    result = select(matrix, 3, 4, solver="exact")
-    np.testing.assert_array_equal(result.dataset["lat"], result.selected // 5)
-    np.testing.assert_array_equal(result.dataset["lon"], LON[result.selected % 5])
-
-
 @pytest.mark.parametrize("lazy", [False, True])
 def test_arrays_open_in_python(lazy: bool) -> None:
     array = climate().chunk(time=25, lat=3, lon=2) if lazy else climate()
     result = select(open_matrix(array, sample_dims="time"), 3, 5, solver="exact")
-    assert_optimal(result.selected, reference(X).every_score(3), 5, 1e-12)
+    assert_optimal(result.selected, EXPECTED, 5, 1e-12)
     bare: Any = climate().values.transpose(1, 2, 0)
     if lazy:
         bare = da.from_array(bare, chunks=(2, 2, 50))
     same = select(open_matrix(bare, sample_dims="dim_2"), 3, 5, solver="exact")
     assert same.selected.tolist() == result.selected.tolist()
     np.testing.assert_array_equal(same.dataset["data"], X[:, same.selected])
+
+
+def test_datasets_open_in_python() -> None:
+    columns = xr.Dataset({f"s{i:02}": ("time", X[:, i]) for i in range(20)})
+    side = open_matrix(columns, features_from_variables=True)
+    result = select(side, 3, 4, solver="exact")
+    assert_optimal(result.selected, EXPECTED, 4, 1e-12)
+    assert result.labels == [f"s{i:02}" for i in result.selected]
+    table = select(open_matrix(climate().to_dataset(), sample_dims="time"), 3, 4, solver="exact")
+    assert table.selected.tolist() == result.selected.tolist()
+
+
+def test_names_of_places_have_no_more_digits_than_tell_them_apart() -> None:
+    array = climate().isel(time=slice(40), lat=[0, 1], lon=[0, 1])
+    places = {"lat": np.float32([75.1, 75.0]), "lon": np.float64([1e-7, 202.5])}
+    matrix = open_matrix(array.assign_coords(places), sample_dims="time")
+    expected = [f"lat={lat} lon={lon}" for lat in ("75.1", "75") for lon in ("1e-07", "202.5")]
+    assert matrix.labels is not None
+    assert matrix.labels.tolist() == expected
+    points = array.stack(place=("lat", "lon"))  # an index of several levels
+    assert open_matrix(points).labels.tolist()[0] == "lat=10 lon=-2"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (np.float32(75.1), 75.1),
+        (TIMES[1], "2001-01-01T06:00:00"),
+        (TIMES[0] + np.timedelta64(1500, "us"), "2001-01-01T00:00:00.0015"),
+        (pd.Timestamp("2001-02-03 04:05"), "2001-02-03T04:05:00"),
+        (np.timedelta64(21_600_000_000_000, "ns"), "6 hours"),
+        (np.timedelta64(90, "m"), "90 minutes"),
+        (pd.Timedelta(days=3), "3 days"),
+        (np.timedelta64(-3, "ns"), "-3 nanoseconds"),
+        (np.timedelta64(0, "ns"), "0 days"),
+        (np.timedelta64("NaT", "ns"), "NaT"),
+    ],
+)
+def test_numbers_times_and_spans_are_told_in_the_fewest_signs(value: Any, told: Any) -> None:
+    assert plain(value) == told
+
+
+def test_times_of_other_calendars(tmp_path: Path) -> None:
+    days = climate().drop_vars(["season", "tilt"]).to_dataset()
+    calendar = {"units": "days since 2001-02-28", "calendar": "360_day"}
+    days["time"] = ("time", np.arange(120), calendar)
+    days.to_zarr(tmp_path / "a.zarr")
+    matrix = open_matrix(tmp_path / "a.zarr", feature_dims="time", features="time=2001-02-30")
+    assert matrix.asked is not None
+    assert matrix.asked.tolist() == [2]
+    assert matrix.feature_name(2) == "'2001-02-30T00:00:00' (feature 2)"
+    some = open_matrix(tmp_path / "a.zarr", sample_dims="time", where="time >= '2001-03-01'")
+    assert some.shape[0] == 117
+
+
+def test_missing_coordinates_become_numbers() -> None:
+    array = climate().drop_vars(["lat", "height", "tilt"])
+    result = select(open_matrix(array, sample_dims="time"), 3, 4, solver="exact")
+    np.testing.assert_array_equal(result.dataset["lat"], result.selected // 5)
+    np.testing.assert_array_equal(result.dataset["lon"], LON[result.selected % 5])
 
 
 def test_name_of_a_stacked_dimension_is_free() -> None:
@@ -234,10 +221,10 @@ def test_name_of_a_stacked_dimension_is_free() -> None:
 @pytest.mark.parametrize("dims", [(), ("lat",), ("lat", "lon"), ("time",)], ids=str)
 def test_coordinate_called_as_the_stacked_dimension_keeps_its_values(dims: tuple[str, ...]) -> None:
     array = climate()
-    values = np.arange(prod(array.sizes[d] for d in dims)).reshape([array.sizes[d] for d in dims])
-    result = select(
-        open_matrix(array.assign_coords(feature=(dims, values)), sample_dims="time"), 3, 4
-    )
+    shape = [array.sizes[d] for d in dims]
+    values = np.arange(prod(shape)).reshape(shape)
+    matrix = open_matrix(array.assign_coords(feature=(dims, values)), sample_dims="time")
+    result = select(matrix, 3, 4, solver="exact")
     assert result.dataset["feature"].values.tolist() == result.labels
     expected = array.assign_coords(kept=(dims, values)).stack(feature=("lat", "lon"))["kept"]
     if "feature" in expected.dims:
@@ -246,58 +233,44 @@ def test_coordinate_called_as_the_stacked_dimension_keeps_its_values(dims: tuple
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
-@pytest.mark.parametrize("order", [("y", "x"), ("x", "y")], ids=str)
-def test_maps_of_classes_are_stacked_as_the_samples(
-    tmp_path: Path, order: tuple[str, str], stored: bool
-) -> None:
-    kinds = np.random.default_rng(1).integers(4, size=(10, 12))
+def test_variables_beside_the_table(tmp_path: Path, stored: bool) -> None:
     scene = image().to_dataset()
+    kinds = np.random.default_rng(1).integers(4, size=(10, 12))
     scene["kind"] = (("y", "x"), np.where(kinds == 3, np.nan, kinds))
     scene["turned"] = scene["kind"].T
     scene["zone"] = ("x", np.arange(12) % 3)
-    data: Any = scene
+    scene["band_bounds"] = (("band", "edge"), np.arange(40.0).reshape(20, 2))
+    data, options = scene, {}
     if stored:
-        data = str(tmp_path / "a.zarr")
+        data, options = tmp_path / "a.zarr", {"group": "june"}
         scene.to_zarr(data, group="june")
-    asked: Any = {"group": "june"} if stored else {}
-    opened = open_matrix(data, variable="reflectance", sample_dims=order, **asked)
-    for matrix in (opened, open_matrix(opened, where="y > 5")):
-        at = {d: xr.DataArray(matrix.metadata.coords[d].values, dims="sample") for d in order}
-        for name in ("kind", "turned", "zone"):
-            expected = scene[name].sel({d: at[d] for d in scene[name].dims}).values
-            codes, count = class_codes(name, [matrix])
-            known = ~np.isnan(expected)
-            assert count == len(np.unique(expected[known]))
-            assert (codes[~known] == -1).all()
-            assert len(set(zip(codes[known], expected[known], strict=True))) == count
+    for order in (["y", "x"], ["x", "y"]):
+        opened = open_matrix(data, sample_dims=order, **options)
+        assert opened.metadata.name == "reflectance"
+        for matrix in (opened, open_matrix(opened, where="y > 5")):
+            at = {d: xr.DataArray(matrix.metadata.coords[d].values, dims="sample") for d in order}
+            for name in ("kind", "turned", "zone"):
+                expected = scene[name].sel({d: at[d] for d in scene[name].dims}).values
+                codes, count = class_codes(name, [matrix])
+                known = ~np.isnan(expected)
+                assert count == len(np.unique(expected[known]))
+                assert (codes[~known] == -1).all()
+                assert len(set(zip(codes[known], expected[known], strict=True))) == count
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
 def test_dimensions_named_tell_the_table_from_maps_beside(tmp_path: Path, stored: bool) -> None:
     scene = image().to_dataset()
     scene["kind"] = (("y", "x"), np.arange(120).reshape(10, 12))
-    scene["band_bounds"] = (("band", "edge"), np.arange(40.0).reshape(20, 2))
     data: Any = scene
     if stored:
-        data = str(tmp_path / "a.zarr")
+        data = tmp_path / "a.zarr"
         scene.to_zarr(data)
-    for dims in (["y", "x"], ["x", "y"]):
-        assert open_matrix(data, sample_dims=dims).metadata.name == "reflectance"
     assert open_matrix(data, sample_dims="y", feature_dims=["x", "band"]).shape == (10, 240)
     assert open_matrix(data, sample_dims="y", feature_dims="x").metadata.name == "kind"
     with pytest.raises(RequestError) as caught:
         open_matrix(data, sample_dims="x")
     assert caught.value.code == "ambiguous_variable"
-
-
-def test_dataset_in_python() -> None:
-    columns = xr.Dataset({f"s{i:02}": ("time", X[:, i]) for i in range(20)})
-    side = open_matrix(columns, features_from_variables=True)
-    result = select(side, 3, 4, solver="exact")
-    assert_optimal(result.selected, reference(X).every_score(3), 4, 1e-12)
-    assert result.labels == [f"s{i:02}" for i in result.selected]
-    table = select(open_matrix(climate().to_dataset(), sample_dims="time"), 3, 4, solver="exact")
-    assert table.selected.tolist() == result.selected.tolist()
 
 
 def test_wider_than_tall_is_said_unless_told() -> None:

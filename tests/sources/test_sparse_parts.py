@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
+from anndata import AnnData
+from helpers import every_score
 from reference import assert_same_scores
-from sources.anndata_stores import annotated, counts, write_h5ad, write_zarr3
+from sources.anndata_stores import Write, annotated, counts, write_h5ad, write_zarr3
 
 from kmufs_stream import (
     Factor,
@@ -21,7 +24,6 @@ from kmufs_stream import (
     open_matrix,
     select,
 )
-from kmufs_stream.solvers.scores import feature_scores
 
 K = 3
 METHODS = ["gram", "lanczos", "tsqr"]
@@ -47,15 +49,16 @@ def gappy() -> npt.NDArray[np.float64]:
     return X
 
 
-def sparse_store(X: npt.NDArray[Any], folder: Path) -> Path:
-    """Write CSR with the missing values stored as entries."""
-    return write_zarr3(annotated(sp.csr_matrix(X)), folder / "cells")
-
-
-def scores_of(factor: Factor) -> npt.NDArray[np.float64]:
-    scores = np.full(len(factor.features.mean), np.nan)
-    scores[factor.features.usable] = feature_scores(factor.components, factor.eigenvalues, K)
-    return scores
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the missing values as entries, and layers that no method takes."""
+    missing = counts().astype(np.float64)
+    missing[3, 5] = np.nan
+    infinite = missing.copy()
+    infinite[4, 6] = -np.inf
+    layers = {"missing": sp.csr_matrix(missing), "infinite": sp.csr_matrix(infinite)}
+    adata = annotated(sp.csr_matrix(gappy()), layers=layers)
+    return write_zarr3(adata, tmp_path_factory.mktemp("gaps") / "cells")
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix])
@@ -65,7 +68,7 @@ def test_entries_of_one_place_are_summed(tmp_path: Path, kind: Any) -> None:
     twice = kind(
         (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), 2 * once.indptr), once.shape
     )
-    path = write_zarr3(annotated(twice), tmp_path / "cells")
+    path = write_h5ad(AnnData(twice), tmp_path / "cells")
     found = open_matrix(path, transform="log1p").rows.read(0, 60)
     np.testing.assert_array_equal(found.toarray(), np.log1p(X.astype(found.dtype)))
 
@@ -82,70 +85,69 @@ def assert_same(found: Factor, expected: Factor, tolerance: float = 1e-8) -> Non
     np.testing.assert_allclose(ours.std, theirs.std, rtol=1e-10)
     np.testing.assert_array_equal(found.sample.index, expected.sample.index)
     np.testing.assert_allclose(found.sample.values, expected.sample.values, rtol=1e-12)
-    assert_same_scores(scores_of(found), scores_of(expected), tolerance)
+    assert_same_scores(every_score(found, K), every_score(expected, K), tolerance)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("screening", POLICIES, ids=lambda s: f"{s.missing} {s.min_nonzero}")
-def test_missing_values_and_rare_features(
-    method: str, screening: Screening, tmp_path: Path
-) -> None:
-    X = gappy()
-    found = decompose(
-        sparse_store(X, tmp_path), K, method=method, lanczos=CLOSE, screening=screening
-    )
-    assert_same(found, decompose(X, K, method="gram", screening=screening))
+def test_missing_values_and_rare_features(screening: Screening, gaps: Path) -> None:
+    expected = decompose(gappy(), K, method="gram", screening=screening)
+    matrix = open_matrix(gaps)
+    for method in METHODS:
+        found = decompose(matrix, K, method=method, lanczos=CLOSE, screening=screening)
+        assert_same(found, expected)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_missing_or_infinite_is_refused_by_name(method: str, tmp_path: Path) -> None:
-    X = counts().astype(np.float64)
-    X[3, 5] = np.nan
+def test_what_is_missing_or_infinite_is_refused_by_name(method: str, gaps: Path) -> None:
     with pytest.raises(RequestError, match=r"1 value in 1 of 30 .* is missing .*feature 5"):
-        decompose(sparse_store(X, tmp_path / "a"), K, method=method)
-    X[4, 6] = -np.inf
+        decompose(open_matrix(gaps, layer="missing"), K, method=method)
+    matrix = open_matrix(gaps, layer="infinite")
     with pytest.raises(RequestError, match=r"is infinite .*feature 6") as error:
-        decompose(sparse_store(X, tmp_path / "b"), K, method=method, screening=Screening("mean"))
+        decompose(matrix, K, method=method, screening=Screening("mean"))
     assert error.value.code == "not_finite"
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("write", [write_zarr3, write_h5ad])
-@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix])
-def test_some_samples_and_some_features(method: str, write: Any, kind: Any, tmp_path: Path) -> None:
-    X = counts(n=400).astype(np.float64)
-    path = write(annotated(kind(X)), tmp_path / "cells")
-    where, exclude = "depth > 0.2 and obs_both < 390 and kind == 'a'", ["gene é 2?", "gene é 4"]
-    rows = np.arange(400)
-    rows = rows[(np.linspace(0, 1, 400) > 0.2) & (rows < 390) & (rows % 3 == 0)]
-    matrix = open_matrix(path, where=where, exclude_features=exclude, transform="log1p")
+@pytest.mark.parametrize("kind", ["float64", "csc"])
+def test_some_samples_and_some_features(
+    kind: str, write: Write, stored: Callable[[Write], Path]
+) -> None:
+    rows = np.arange(240)
+    rows = rows[(np.linspace(0, 1, 240) > 0.2) & (rows < 230) & (rows % 3 == 0)]
+    expected = np.log1p(counts(seed=1)[rows].astype(np.float64))
+    matrix = open_matrix(
+        stored(write),
+        layer=kind,
+        where="depth > 0.2 and obs_both < 230 and kind == 'a'",
+        exclude_features=["gene é 2?", "gene é 4"],
+        transform="log1p",
+    )
     assert matrix.shape == (len(rows), 30)
     assert matrix.layout.sparsity is not None
-    block: Any = matrix.rows.read(5, 77)
-    np.testing.assert_array_equal(block.toarray(), np.log1p(X[rows][5:77]))
+    block: Any = matrix.rows.read(5, 57)
+    np.testing.assert_array_equal(block.toarray(), expected[5:57])
     asked = np.setdiff1d(np.arange(30), [4, *range(20, 30)])
-    expected = decompose(np.log1p(X[rows][:, asked]), K, method="gram")
-    found = decompose(matrix, K, method=method, lanczos=CLOSE)
     scores = np.full(30, np.nan)
-    scores[asked] = scores_of(expected)
-    assert_same_scores(scores_of(found), scores, 1e-8)
-    np.testing.assert_array_equal(found.sample.values, np.log1p(X[rows][found.sample.index]))
+    scores[asked] = every_score(decompose(expected[:, asked], K, method="gram"), K)
+    for method in METHODS:
+        found = decompose(matrix, K, method=method, lanczos=CLOSE)
+        assert_same_scores(every_score(found, K), scores, 1e-8)
+        np.testing.assert_array_equal(found.sample.values, expected[found.sample.index])
 
 
-def test_the_rows_kept_are_written_and_the_factor_knows_them(tmp_path: Path) -> None:
+def test_the_rows_kept_are_written_and_the_factor_knows_them(gaps: Path, tmp_path: Path) -> None:
     X = gappy()
-    path = sparse_store(X, tmp_path)
-    matrix = open_matrix(path, where="depth > 0.3")
-    result = select(matrix, K, 6, screening=Screening("drop-samples"), out=tmp_path / "out.zarr")
-    rows = np.flatnonzero(np.linspace(0, 1, 240) > 0.3)
+    screening = Screening("drop-samples")
+    matrix = open_matrix(gaps, where="depth > 0.3")
+    result = select(matrix, K, 6, solver="exact", screening=screening, out=tmp_path / "out.zarr")
+    kept = np.flatnonzero(np.linspace(0, 1, 240) > 0.3)
     there = np.delete(np.arange(30), 3)
-    rows = rows[~np.isnan(X[rows][:, there]).any(axis=1)]
+    rows = kept[~np.isnan(X[kept][:, there]).any(axis=1)]
     np.testing.assert_array_equal(result.dataset["X"].values, X[rows][:, result.selected])
     assert result.dataset["depth"].sizes == {"obs": len(rows)}
-    same = open_matrix(path, where="depth > 0.2 and depth > 0.3")
-    assert select(same, K, 6, factor=result.factor).passes == 0
-    first = int(np.flatnonzero(np.linspace(0, 1, 240) > 0.3)[0])
-    other = open_matrix(path, where=f"depth > 0.3 and obs_both != {first + 9} or obs_both == 5")
+    same = open_matrix(gaps, where="depth > 0.2 and depth > 0.3")
+    assert select(same, K, 6, solver="exact", factor=result.factor).passes == 0
+    other = open_matrix(gaps, where=f"depth > 0.3 and obs_both != {kept[9]} or obs_both == 5")
     assert other.shape == matrix.shape
     with pytest.raises(RequestError, match="does not belong"):
         select(other, K, 6, factor=result.factor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,11 @@ def test_bare_array(tmp_path: Path, zarr_format: int, chunks: tuple[int, int]) -
 
 
 def test_sharded_array_is_read_by_chunk_and_written_by_shard(tmp_path: Path) -> None:
-    matrix = open_matrix(write_bare(tmp_path / "a", X, chunks=(10, 6), shards=(40, 12)))
+    path = write_bare(tmp_path / "a", np.ascontiguousarray(X.T), chunks=(6, 10), shards=(12, 40))
+    matrix = open_matrix(path, sample_dims="feature")  # its default name
+    check_rows(matrix, X)
     layout = matrix.layout
     assert (layout.chunk_rows, layout.chunk_columns, layout.shard_rows) == (10, 6, 40)
-    check_rows(matrix, X)
-
-
-def test_bare_array_transposed_by_its_default_names(tmp_path: Path) -> None:
-    path = write_bare(tmp_path / "a", np.ascontiguousarray(X.T))
-    check_rows(open_matrix(path, sample_dims="feature"), X)
 
 
 @pytest.mark.parametrize(
@@ -145,10 +142,10 @@ def test_kinds_of_labels(
 ) -> None:
     array = xr.DataArray(X, dims=("s", "f"), name="x", coords={"f": coordinate})
     write_xarray(tmp_path / "a.zarr", array, zarr_format=zarr_format)
-    chosen = select(tmp_path / "a.zarr", 3, 12, solver="exact")
-    assert chosen.labels is not None
-    assert chosen.labels[: len(expected)] == expected
-    json.dumps(chosen.labels)
+    labels = select(tmp_path / "a.zarr", 3, 12, solver="exact").labels
+    assert labels is not None
+    assert labels[: len(expected)] == expected
+    json.dumps(labels)
 
 
 def test_only_textual_coordinate_labels_the_features(tmp_path: Path) -> None:
@@ -196,9 +193,6 @@ def test_packed_values_are_decoded(tmp_path: Path, zarr_format: int) -> None:
     raw = matrix.rows.take(0, 120, np.arange(12))
     assert raw.dtype == np.int16
     np.testing.assert_array_equal(raw, np.rint((np.round(X, 1) - 5) / 0.1))
-    assert_optimal(
-        select(matrix, 3, 4, solver="exact").selected, reference(decoded).every_score(3), 4, 1e-6
-    )
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -263,8 +257,6 @@ def test_dtypes(tmp_path: Path, zarr_format: int, dtype: str) -> None:
     chosen = select(matrix, 3, 4, solver="exact")
     narrow = np.can_cast(matrix.dtype, np.float32, "safe")
     assert chosen.factor.precision == ("float32" if narrow else "float64")
-    expected = reference(whole.astype(np.float64)).every_score(3)
-    assert_optimal(chosen.selected, expected, 4, 1e-6 if narrow else 1e-12)
     subset = chosen.dataset["data"].values
     assert subset.dtype.newbyteorder("=") == whole.dtype.newbyteorder("=")
     np.testing.assert_array_equal(subset, whole[:, chosen.selected])
@@ -313,14 +305,6 @@ def test_corrupt_chunk_is_named(
     assert f"chunk {broken.relative_to(path).as_posix()} of {path}" in caught.value.message
     with pytest.raises(BrokenError, match="chunk"):
         matrix.rows.take(0, 120, np.array([11]))
-
-
-def test_truncated_chunk_is_named(tmp_path: Path) -> None:
-    path = write_bare(tmp_path / "a", X, chunks=(20, 12), compressors=None)
-    broken = chunk_files(path)[2]
-    broken.write_bytes(broken.read_bytes()[:-8])
-    with pytest.raises(BrokenError, match="chunk c/2/0 of"):
-        decompose(path, 2)
 
 
 def group_of(path: Path, **arrays: Any) -> Path:
@@ -375,45 +359,26 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def make_unreadable(path: Path, what: str) -> None:
-    arrays = {"one dimension": X[:, 0], "three dimensions": X.reshape(12, 10, 12)}
-    arrays |= {"complex": X + 1j, "string": X.astype("U3")}
-    if what in arrays:
-        write_bare(path, arrays[what])
-    elif what == "folder":
-        path.mkdir()
-    elif what == "file":
-        path.write_text("not a store")
-    elif what == "empty group":
-        zarr.create_group(path)
-    elif what == "truncated":
-        cut(write_bare(path, X) / "zarr.json")
-    elif what == "truncated variable":
-        cut(group_of(path, table=X) / "table" / "zarr.json")
-    elif what == "truncated v2":
-        cut(write_bare(path, X, zarr_format=2) / ".zarray")
-
-
 @pytest.mark.filterwarnings("ignore:Object at")
 @pytest.mark.parametrize(
-    ("what", "code"),
+    ("make", "code"),
     [
-        ("nothing", "not_found"),
-        ("folder", "not_zarr"),
-        ("file", "not_zarr"),
-        ("empty group", "no_table"),
-        ("one dimension", "not_2d"),
-        ("three dimensions", "which_dimensions"),
-        ("complex", "bad_dtype"),
-        ("string", "bad_dtype"),
-        ("truncated", "bad_metadata"),
-        ("truncated v2", "bad_metadata"),
-        ("truncated variable", "bad_metadata"),
+        (lambda path: None, "not_found"),
+        (lambda path: path.mkdir(), "not_zarr"),
+        (lambda path: path.write_text("not a store"), "not_zarr"),
+        (lambda path: zarr.create_group(path), "no_table"),
+        (lambda path: write_bare(path, X[:, 0]), "not_2d"),
+        (lambda path: write_bare(path, X.reshape(12, 10, 12)), "which_dimensions"),
+        (lambda path: write_bare(path, X + 1j), "bad_dtype"),
+        (lambda path: write_bare(path, X.astype("U3")), "bad_dtype"),
+        (lambda path: cut(write_bare(path, X) / "zarr.json"), "bad_metadata"),
+        (lambda path: cut(write_bare(path, X, zarr_format=2) / ".zarray"), "bad_metadata"),
+        (lambda path: cut(group_of(path, table=X) / "table" / "zarr.json"), "bad_metadata"),
     ],
 )
-def test_refused(tmp_path: Path, what: str, code: str) -> None:
+def test_refused(tmp_path: Path, make: Callable[[Path], object], code: str) -> None:
     path = tmp_path / "store.zarr"
-    make_unreadable(path, what)
+    make(path)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(RequestError) as caught:
         select(path, 2, 4, out=tmp_path / "out.zarr")
