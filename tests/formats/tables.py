@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 from helpers import no_warnings, planted
 
-from kmufs_stream import Conversion, convert
+from kmufs_stream import Conversion, RequestError, convert
 
 N = 150
 X = planted(N, 6)
@@ -41,7 +41,6 @@ def written(folder: Path, kind: str, table: pd.DataFrame) -> Path:
     if kind == "csv":
         table.to_csv(path, index=False)
         return path
-    pytest.importorskip("pyarrow")
     if kind == "parquet":
         table.to_parquet(path, row_group_size=47)
         return path
@@ -51,11 +50,20 @@ def written(folder: Path, kind: str, table: pd.DataFrame) -> Path:
     return path
 
 
+def text(folder: Path, content: str, name: str = "x.csv") -> Path:
+    """The content as a file."""
+    (folder / name).write_text(content)
+    return folder / name
+
+
+def beside(source: Path | str, name: str) -> Path:
+    return Path(str(source).partition("::")[0]).with_name(name)
+
+
 def convert_and_open(source: Path | str, **options: Any) -> tuple[Conversion, xr.Dataset]:
     """What a conversion says, and what it wrote beside its source."""
-    place = Path(str(source).partition("::")[0])
     with no_warnings():
-        done = convert(source, place.with_name("out.zarr"), **options)
+        done = convert(source, beside(source, "out.zarr"), overwrite=True, **options)
         with xr.open_zarr(done.output) as found:
             return done, found.load()
 
@@ -63,3 +71,12 @@ def convert_and_open(source: Path | str, **options: Any) -> tuple[Conversion, xr
 def converted(source: Path | str, **options: Any) -> xr.Dataset:
     """What a conversion wrote, opened."""
     return convert_and_open(source, **options)[1]
+
+
+def refused(source: Path | str, said: str = "", **options: Any) -> RequestError:
+    """The error of a conversion whose message, or hint, has this; nothing is left of it."""
+    out = beside(source, "refused.zarr")
+    with pytest.raises(RequestError, match=f"(?s){said}") as caught:
+        convert(source, out, **options)
+    assert not out.exists()
+    return caught.value
