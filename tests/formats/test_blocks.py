@@ -6,7 +6,6 @@ import warnings
 from pathlib import Path
 
 import anndata
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,19 +15,6 @@ from scipy import sparse
 
 from kmufs_stream import open_matrix
 from kmufs_stream.formats import blocks
-
-
-@pytest.mark.parametrize("kind", ["mat", "npz", "mat 7.3"])
-def test_vectors_and_cells_beside_a_table_are_passed_over(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / ("x.npz" if kind == "npz" else "x.mat")
-    if kind == "mat":
-        scipy.io.savemat(path, {"y": np.arange(90), "X": X, "names": np.array(["a"], object)})
-    elif kind == "npz":
-        np.savez(path, y=np.arange(90)[:, None], X=X, z=np.arange(3))
-    else:
-        with h5py.File(path, "w") as file:
-            file["#refs#/a"], file["X"] = X[:2, :3], X.T
-    np.testing.assert_array_equal(converted(path)["data"], X)
 
 
 def test_sparse_files_are_told_how_to_become_anndata(tmp_path: Path) -> None:
@@ -52,13 +38,6 @@ def test_floats_are_rounded(tmp_path: Path, dtype: str) -> None:
     assert found["data"].dtype == dtype
     np.testing.assert_array_equal(found["data"], X.astype(dtype))
     assert "class" in found.coords
-
-
-def test_whole_numbers_as_integers(tmp_path: Path) -> None:
-    table = pd.DataFrame(np.arange(N * 2).reshape(N, 2) % 250, columns=["a", "b"])
-    found = converted(written(tmp_path, "csv", table), dtype="uint8")
-    assert found["data"].dtype == np.uint8
-    np.testing.assert_array_equal(found["data"], table)
 
 
 @pytest.mark.parametrize(

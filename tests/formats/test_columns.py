@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from formats.tables import (
     KIND,
     LABELS,
@@ -21,7 +20,7 @@ from formats.tables import (
     written,
 )
 
-from kmufs_stream import evaluate, open_matrix, select
+from kmufs_stream import open_matrix
 
 
 @pytest.mark.parametrize(
@@ -42,25 +41,6 @@ def test_text_describes_the_samples(tmp_path: Path, kind: str, categorical: bool
     assert found["station"].values.tolist() == table["station"].tolist()
     np.testing.assert_array_equal(found["class"].isnull(), table["class"].isna())
     assert found["class"].values[8] == KIND[8]
-
-
-def test_they_choose_and_judge_samples(tmp_path: Path) -> None:
-    path = written(tmp_path, "parquet", frame(year=2000 + np.arange(N)))
-    convert_and_open(path, coordinates=["year"])
-    store, out = str(tmp_path / "out.zarr"), tmp_path / "chosen.zarr"
-    part = open_matrix(store, where="class == 'far off' and year < 2100")
-    some = select(part, 3, 2, solver="exact", out=out)
-    expected = (KIND == "far off") & (np.arange(N) < 100)
-    np.testing.assert_array_equal(some.selected, select(X[expected], 3, 2, solver="exact").selected)
-    with xr.open_zarr(out) as written_out:
-        assert set(written_out["class"].values) == {"far off"}
-        assert written_out["year"].values.max() < 2100
-    with xr.open_zarr(out, group="all_features") as every:
-        assert every.sizes == {"source_feature": 6}
-    select(store, 3, 2, solver="exact", out=out, overwrite=True)
-    judged = evaluate(out, labels="class", data=store).agreement
-    assert judged is not None
-    assert (judged.classes, judged.samples) == (3, N - 2)
 
 
 def test_names_that_a_store_cannot_have(tmp_path: Path) -> None:

@@ -46,13 +46,6 @@ def test_names_and_dtype_are_kept(tmp_path: Path, kind: str, dtype: str) -> None
     assert found["sample"].values.tolist() == table.index.tolist()
 
 
-def test_nulls_and_a_column_of_names(tmp_path: Path) -> None:
-    table = named_frame().reset_index(names="cell")
-    table.iloc[5, 4] = None
-    found = converted(written(tmp_path, "parquet", table), index_column="cell")
-    np.testing.assert_array_equal(found["data"], table[NAMES].to_numpy())
-
-
 def test_times_truth_and_categories_describe_the_samples(tmp_path: Path) -> None:
     days = pd.Series(DAYS.astype("M8[us]"))
     days[3] = pd.NaT

@@ -211,16 +211,12 @@ def test_what_is_not_there_is_refused_by_name(
 
 
 def test_an_object_without_x_asks_for_a_layer(tmp_path: Path) -> None:
-    adata = annotated(counts())
-    adata.layers["counts"] = adata.X
-    adata.X = None
+    adata = anndata.AnnData(shape=(240, 30), layers={"counts": counts()})
     path = stores.write_h5ad(adata, tmp_path / "cells")
-    with pytest.raises(RequestError, match="no X") as error:
+    with pytest.raises(RequestError, match=r"no X[^\0]*layer='counts'"):
         open_matrix(path)
-    assert "layer='counts'" in error.value.remedy
-    with pytest.raises(RequestError) as error:
+    with pytest.raises(RequestError, match="no raw"):
         open_matrix(path, raw=True)
-    assert error.value.code == "no_raw"
 
 
 @pytest.mark.parametrize("write", [stores.write_zarr2, stores.write_h5ad])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -95,15 +94,6 @@ def test_what_is_no_truth_of_each_sample_is_refused(condition: str, said: str) -
     asked = parsed(condition, list(COORDINATES))
     with pytest.raises(ValueError, match=said):
         asked.met(COORDINATES)
-
-
-@pytest.mark.parametrize("condition", [True, ["kind == 'x'"], b"kind"])
-def test_what_is_no_text_is_refused(condition: Any) -> None:
-    table = xr.DataArray(
-        planted(60, 6), dims=("cell", "gene"), coords={"kind": ("cell", np.arange(60))}
-    )
-    with pytest.raises(RequestError, match="cannot be answered"):
-        open_matrix(table, where=condition)
 
 
 def test_a_result_runs_no_code_of_who_wrote_it(

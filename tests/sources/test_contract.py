@@ -115,5 +115,8 @@ def test_a_source_ignores_nothing_that_it_has_not(data: Any) -> None:
     for option in ("variable", "group", "layer", *dims, "feature_labels", "features"):
         with pytest.raises(RequestError):
             open_matrix(data, **{option: "no such"})
-    with pytest.raises(RequestError):
-        open_matrix(data, where="nosuch > 1")
+    where: Any
+    for where in ("nosuch > 1", True, ["kind == 'x'"], b"kind"):
+        with pytest.raises(RequestError) as caught:
+            open_matrix(data, where=where)
+        assert caught.value.code == "bad_condition"

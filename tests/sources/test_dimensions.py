@@ -151,16 +151,6 @@ def test_arrays_open_in_python(lazy: bool) -> None:
     np.testing.assert_array_equal(same.dataset["data"], X[:, same.selected])
 
 
-def test_datasets_open_in_python() -> None:
-    columns = xr.Dataset({f"s{i:02}": ("time", X[:, i]) for i in range(20)})
-    side = open_matrix(columns, features_from_variables=True)
-    result = select(side, 3, 4, solver="exact")
-    assert_optimal(result.selected, EXPECTED, 4, 1e-12)
-    assert result.labels == [f"s{i:02}" for i in result.selected]
-    table = select(open_matrix(climate().to_dataset(), sample_dims="time"), 3, 4, solver="exact")
-    assert table.selected.tolist() == result.selected.tolist()
-
-
 def test_names_of_places_have_no_more_digits_than_tell_them_apart() -> None:
     array = climate().isel(time=slice(40), lat=[0, 1], lon=[0, 1])
     places = {"lat": np.float32([75.1, 75.0]), "lon": np.float64([1e-7, 202.5])}

@@ -36,7 +36,7 @@ def test_features_that_look_as_if_they_described_samples_are_told(
     assert f"convert again, also with {asked_for}, or say `exclude_features`" in note
     assert done.summary()["notes"] == [note]
     asked = {"coordinates": ["n", "Index", "label", "Y"]}
-    done, _ = convert_and_open(tmp_path / f"x.{kind}", overwrite=True, **asked)
+    done, _ = convert_and_open(tmp_path / f"x.{kind}", **asked)
     assert done.notes == ()
 
 
@@ -52,7 +52,7 @@ def test_whole_numbers_among_real_ones_are_told(tmp_path: Path) -> None:
     path = written(tmp_path, "csv", frame(**told, **others))
     (note,) = convert_and_open(path)[0].notes
     assert f"convert again, also with `coordinates={[*told]}, overwrite=True`, or say" in note
-    assert convert_and_open(path, coordinates=[*told], overwrite=True)[0].notes == ()
+    assert convert_and_open(path, coordinates=[*told])[0].notes == ()
 
 
 def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_table_of_counts_is_told_of_by_name_alone(tmp_path: Path) -> None:
     )
     assert convert_and_open(path)[0].notes == ()
     pd.DataFrame({**counts, "well_id": np.arange(N) % 96}).to_csv(path, index=False)
-    assert "'well_id' may number" in convert_and_open(path, overwrite=True)[0].notes[0]
+    assert "'well_id' may number" in convert_and_open(path)[0].notes[0]
 
 
 def test_a_class_among_variables_is_told(tmp_path: Path) -> None:

@@ -126,6 +126,8 @@ def test_some_samples_and_some_features(
     assert matrix.layout.sparsity is not None
     block: Any = matrix.rows.read(5, 57)
     np.testing.assert_array_equal(block.toarray(), expected[5:57])
+    taken = matrix.rows.take(5, 57, np.array([1, 7]))
+    np.testing.assert_array_equal(taken, counts(seed=1)[rows][5:57][:, [1, 7]])
     asked = np.setdiff1d(np.arange(30), [4, *range(20, 30)])
     scores = np.full(30, np.nan)
     scores[asked] = every_score(decompose(expected[:, asked], K, method="gram"), K)
@@ -135,19 +137,13 @@ def test_some_samples_and_some_features(
         np.testing.assert_array_equal(found.sample.values, expected[found.sample.index])
 
 
-def test_the_rows_kept_are_written_and_the_factor_knows_them(gaps: Path, tmp_path: Path) -> None:
-    X = gappy()
-    screening = Screening("drop-samples")
-    matrix = open_matrix(gaps, where="depth > 0.3")
-    result = select(matrix, K, 6, solver="exact", screening=screening, out=tmp_path / "out.zarr")
-    kept = np.flatnonzero(np.linspace(0, 1, 240) > 0.3)
-    there = np.delete(np.arange(30), 3)
-    rows = kept[~np.isnan(X[kept][:, there]).any(axis=1)]
-    np.testing.assert_array_equal(result.dataset["X"].values, X[rows][:, result.selected])
-    assert result.dataset["depth"].sizes == {"obs": len(rows)}
-    same = open_matrix(gaps, where="depth > 0.2 and depth > 0.3")
-    assert select(same, K, 6, solver="exact", factor=result.factor).passes == 0
-    other = open_matrix(gaps, where=f"depth > 0.3 and obs_both != {kept[9]} or obs_both == 5")
+def test_a_factor_knows_the_rows_kept(stored: Callable[[Write], Path]) -> None:
+    path = stored(write_h5ad)
+    matrix = open_matrix(path, where="depth > 0.3")
+    factor = decompose(matrix, K)
+    same = open_matrix(path, where="depth > 0.2 and depth > 0.3")
+    assert select(same, K, 6, solver="exact", factor=factor).passes == 0
+    other = open_matrix(path, where="depth > 0.3 and obs_both != 99 or obs_both == 5")
     assert other.shape == matrix.shape
     with pytest.raises(RequestError, match="does not belong"):
-        select(other, K, 6, factor=result.factor)
+        select(other, K, 6, factor=factor)

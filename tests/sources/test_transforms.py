@@ -10,13 +10,12 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 import xarray as xr
-import zarr
 from anndata import AnnData
 from helpers import every_score
 from reference import assert_optimal, assert_same_scores, reference
 from sources.anndata_stores import counts, write_h5ad
 
-from kmufs_stream import RequestError, decompose, open_matrix, save_factor, select
+from kmufs_stream import RequestError, open_matrix, select
 
 STEPS = ["normalise-rows:500", "log1p"]
 
@@ -85,19 +84,6 @@ def test_a_row_with_a_gap_is_scaled_by_what_is_known_of_it() -> None:
     np.testing.assert_array_equal(found, [[2.0, np.nan, 6.0], [4.0, 4.0, 0.0]])
     found = values(open_matrix(np.array([[1.0, np.inf], [2.0, 2.0]]), transform=STEPS))
     np.testing.assert_array_equal(np.isfinite(found), [[True, False], [True, True]])
-
-
-def test_a_factor_serves_only_the_transform_it_was_made_with(tmp_path: Path) -> None:
-    path = tmp_path / "x.zarr"
-    zarr.create_array(path, data=counts())
-    save_factor(decompose(open_matrix(path, transform="log1p"), 3), tmp_path / "factor.zarr")
-    for same in ("log1p", ()):
-        made = select(open_matrix(path, transform=same), 3, 8, factor=tmp_path / "factor.zarr")
-        assert made.matrix.transforms == ("log1p",)
-    for other in ("normalise-rows", ["normalise-rows", "log1p"]):
-        with pytest.raises(RequestError, match="made with the transforms: log1p") as error:
-            select(open_matrix(path, transform=other), 3, 8, factor=tmp_path / "factor.zarr")
-        assert error.value.code == "wrong_factor"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
-"""NumPy's files as stores."""
+"""Files that hold arrays, of NumPy, HDF5 and MATLAB, as stores."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
+import scipy.io
 from formats.tables import X, converted, refused
 
 
@@ -15,7 +17,7 @@ from formats.tables import X, converted, refused
 def test_numpy(tmp_path: Path, dtype: str, order: Any) -> None:
     Y = np.asarray(X.astype(dtype), order=order)
     np.save(tmp_path / "x.npy", Y)
-    np.savez_compressed(tmp_path / "x.npz", table=Y, names=np.arange(8))
+    np.savez_compressed(tmp_path / "x.npz", y=np.arange(90)[:, None], table=Y, z=np.arange(8))
     for name in ("x.npy", "x.npz"):
         found = converted(tmp_path / name)["data"]
         assert found.dims == ("sample", "feature")
@@ -40,3 +42,29 @@ def test_several_arrays_of_an_archive(tmp_path: Path) -> None:
 def test_arrays_that_are_no_tables(tmp_path: Path, values: Any, said: str) -> None:
     np.save(tmp_path / "x.npy", values, allow_pickle=True)
     refused(tmp_path / "x.npy", said)
+
+
+def test_hdf5(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["deep/counts"] = X.astype("f4")
+        file["other"] = X
+    refused(tmp_path / "x.h5", "x.h5::/deep/counts")
+    found = converted(f"{tmp_path}/x.h5::/deep/counts")
+    np.testing.assert_array_equal(found["data"], X.astype("f4"))
+
+
+def test_hdf5_of_which_some_dimensions_have_scales(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["time"], file["table"] = np.arange(150), X
+        file["time"].make_scale("time")
+        file["table"].dims[0].attach_scale(file["time"])
+    np.testing.assert_array_equal(converted(tmp_path / "x.h5")["data"], X)
+
+
+def test_matlab_beside_vectors_text_and_cells(tmp_path: Path) -> None:
+    cells = np.array(["a"], object)
+    scipy.io.savemat(tmp_path / "old.mat", {"y": np.arange(90), "X": X, "c": cells, "note": "text"})
+    with h5py.File(tmp_path / "new.mat", "w") as file:  # as -v7.3 stores it
+        file["#refs#/a"], file["X"] = X[:2, :3], X.T
+    for name in ("old.mat", "new.mat"):
+        np.testing.assert_array_equal(converted(tmp_path / name)["data"], X)
