@@ -121,6 +121,19 @@ def test_values_that_are_not_finite_are_counted_after_the_first_too() -> None:
     assert not state.moments.valid
 
 
+def test_gaps_add_up_over_blocks_and_states() -> None:
+    x = X.copy()
+    x[::7, 2] = x[5:150:3, 4] = np.nan
+    missing = np.isnan(x)
+    scaling = Scaling.from_probe(X[:64], "float64")
+    kernel = Gram(scaling, note_gaps=True)
+    state = folded(kernel, x[:100], [1, 4, 50]) + folded(kernel, x[100:], [30, 160])
+    assert state.gaps is not None
+    b = np.where(missing, 0, (X - scaling.shift) / scaling.scale)
+    np.testing.assert_allclose(state.gaps.values, missing.T @ b, atol=1e-9)
+    np.testing.assert_array_equal(state.gaps.counts, missing.T.astype(float) @ missing)
+
+
 @pytest.mark.parametrize("cuts", [[], [40], [60], [64, 90]])
 def test_ranges_of_features_with_one_value_in_the_probe(cuts: list[int]) -> None:
     x = X.copy()
