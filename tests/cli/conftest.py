@@ -12,7 +12,7 @@ import pytest
 import typer
 import xarray as xr
 from commands import Gate, Run, documented, ended, typed
-from helpers import contents, planted, write_bare, write_xarray
+from helpers import planted, write_bare, write_xarray
 
 from kmufs_stream.factors import reader, solving
 from kmufs_stream.reporting import figures
@@ -124,15 +124,3 @@ def genes(folder: Path) -> Path:
     )
     write_xarray(folder / "genes.zarr", cells, chunks=(50, 14))
     return Path("genes.zarr")
-
-
-@pytest.fixture
-def untouched(folder: Path) -> Callable[[], bool]:
-    """Whether the folder still holds what it did when this was first called."""
-    seen: list[dict[str, str]] = []
-
-    def check() -> bool:
-        seen.append(contents(folder))
-        return seen[0] == seen[-1]
-
-    return check

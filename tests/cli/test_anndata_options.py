@@ -9,6 +9,7 @@ import anndata
 import pytest
 import scipy.sparse as sp
 from commands import Run
+from helpers import contents
 from sources import anndata_stores as stores
 
 pytestmark = pytest.mark.usefixtures("hasty")
@@ -60,16 +61,14 @@ def test_next_commands_judge_by_columns_with_spaces(cli: Cli, cells: Path) -> No
     assert cli("report", "chosen.zarr").code == 0
 
 
-def test_two_outputs_in_one_place_are_refused(
-    cli: Cli, cells: Path, untouched: Callable[[], bool]
-) -> None:
-    untouched()
+def test_two_outputs_in_one_place_are_refused(cli: Cli, cells: Path, folder: Path) -> None:
+    before = contents(folder)
     outputs = ("--out", "chosen.h5ad", "--anndata-out", "chosen.h5ad")
     done = cli("select", cells, *ASKED, *outputs, "--overwrite")
     assert done.code == 2
     assert "chosen.h5ad overlaps the output chosen.h5ad of the same run" in done.err
     assert "Choose another --anndata-out" in done.err
-    assert untouched()
+    assert contents(folder) == before
 
 
 def test_layers_and_labels_are_chosen(cli: Cli, cells: Path) -> None:
@@ -100,9 +99,9 @@ def test_a_factor_is_used_with_its_transform_only(cli: Cli, cells: Path) -> None
     "options", [("--layer", "none"), ("--raw",), ("--transform", "log2"), ("--anndata-out", "x")]
 )
 def test_what_cannot_be_met_exits_with_2(
-    cli: Cli, cells: Path, options: tuple[str, ...], untouched: Callable[[], bool]
+    cli: Cli, cells: Path, folder: Path, options: tuple[str, ...]
 ) -> None:
-    assert untouched()
+    before = contents(folder)
     done = cli("select", cells, *ASKED, *options)
     assert (done.code, done.out) == (2, "")
-    assert untouched()
+    assert contents(folder) == before

@@ -392,8 +392,6 @@ def test_what_is_meant_is_told(cli: Cli, folder: Path, words: str, said: str) ->
 def test_one_of_anything_is_one(cli: Cli, folder: Path) -> None:
     spoilt(nan=(3, 2))(folder)
     assert "1 value in 1 of 6 features is missing" in cli("select", "data.zarr", *K, *H).err
-    said = cli("select", "data.zarr", *K, "--h", 9).err
-    assert "h is 9, but the number of features is 6." in said
 
 
 def test_names_in_backticks_are_left_as_they_are(cli: Cli, folder: Path) -> None:
@@ -403,11 +401,3 @@ def test_names_in_backticks_are_left_as_they_are(cli: Cli, folder: Path) -> None
     assert listing in cli("select", "two.zarr", *K, *H).err
     assert cli("select", "two.zarr", *K, *H, "--json").json()["error"]["message"] == listing
     assert "x `k=3`.zarr does not exist." in cli("select", "x `k=3`.zarr", *K, *H).err
-    one = xr.DataArray(X, dims=("n", "p"), name="x", coords={"`h=3`": ("n", np.arange(60) % 3)})
-    one.to_zarr("one.zarr", consolidated=False)
-    asked = ("select", "one.zarr", *K, *H, "--out", "`k=3`")
-    assert cli(*asked).code == 0
-    again = cli(*asked).err
-    assert "The output `k=3` exists." in again
-    assert "Say --overwrite" in again
-    assert "Along the samples are: `h=3`." in cli("evaluate", "`k=3`", "--labels", "h=3").err

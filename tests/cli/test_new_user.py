@@ -78,7 +78,6 @@ def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("select x.zarr --k 2 --h 3 --sovler css", "--solver"),
         ("select x.zarr --clusters 2 --h 3", "No such option: --clusters"),
         ("convert x.csv --out y.zarr", "No such option: --out"),
         ("version", "No such command 'version'.\n  See kmufs-stream --help.\n"),

@@ -113,20 +113,6 @@ def test_rechunk(cli: Cli, genes: Path) -> None:
     assert "50 x 14" in done.out
 
 
-def test_a_field_of_more_dimensions(cli: Cli, folder: Path) -> None:
-    values = planted(200, 12).reshape(200, 3, 4)
-    field = xr.DataArray(values, dims=("time", "lat", "lon"), name="air")
-    field.assign_coords(lat=[1, 2, 3], lon=range(4)).to_dataset().to_zarr(folder / "x.zarr")
-    stacked = ("x.zarr", "--sample-dims", "time")
-    assert cli("select", *stacked, "--k", 2, "--h", 3, "--out", "s.zarr").code == 0
-    assert cli("apply", "s.zarr", *stacked, "--out", "a.zarr").code == 0
-    assert cli("rechunk", *stacked, "r.zarr").code == 0
-    chosen, again = xr.open_zarr("s.zarr"), xr.open_zarr("a.zarr")
-    np.testing.assert_array_equal(again["air"], chosen["air"])
-    np.testing.assert_array_equal(again["lat"], chosen["lat"])
-    np.testing.assert_array_equal(xr.open_zarr("r.zarr")["air"], values.reshape(200, 12))
-
-
 def test_times_that_cannot_be_decoded_stop_only_who_asks_for_them(cli: Cli, folder: Path) -> None:
     late = {"units": "fortnights since the flood"}
     data = xr.Dataset(

@@ -105,41 +105,32 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert not (folder / "kept").exists()
 
 
-@pytest.mark.parametrize(
-    "where", ["kmufs_stream_cli.options.Showing.opened", "kmufs_stream.selection.find_factor"]
-)
-def test_interrupted_before_the_checkpoint_is_read(
-    rows: Path, folder: Path, here: Cli, monkeypatch: pytest.MonkeyPatch, where: str
+def test_a_checkpoint_is_left_alone_by_who_reads_nothing_with_it(
+    rows: Path, here: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (rows / "c" / "70" / "0").write_bytes(b"not a chunk")
-    assert here(*SELECT, "--checkpoint", "kept").code == 1
-    before = contents(folder / "kept")
+    chunk, kept = rows / "c" / "70" / "0", Path("kept")
+    sound = chunk.read_bytes()
+    chunk.write_bytes(b"not a chunk")
+    assert here(*SELECT, "--checkpoint", kept).code == 1
+    before = contents(kept)
     assert any(name.endswith(".state") for name in before)
 
     def stop(*given: Any, **named: Any) -> None:
         raise Interrupted
 
-    with monkeypatch.context() as patched:
-        patched.setattr(where, stop)
-        done = here(*SELECT, "--checkpoint", "kept", "--resume")
-    assert done.code == 130
-    command = "kmufs-stream select rows.zarr --k 3 --h 5 --method lanczos --threads 2"
-    assert f"To go on, type: {command} --checkpoint kept --resume\n" in done.err
-    assert contents(folder / "kept") == before
-
-
-def test_a_run_that_reads_nothing_leaves_a_checkpoint_alone(rows: Path, here: Cli) -> None:
-    assert here("decompose", rows, "--k", 3).code == 0
-    chunk = rows / "c" / "70" / "0"
-    sound = chunk.read_bytes()
-    chunk.write_bytes(b"not a chunk")
-    assert here(*SELECT, "--checkpoint", "kept").code == 1
+    for where in ("kmufs_stream_cli.options.Showing.opened", "kmufs_stream.selection.find_factor"):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, stop)
+            done = here(*SELECT, "--checkpoint", kept, "--resume")
+        assert done.code == 130
+        command = "kmufs-stream select rows.zarr --k 3 --h 5 --method lanczos --threads 2"
+        assert f"To go on, type: {command} --checkpoint kept --resume\n" in done.err
+        assert contents(kept) == before
     chunk.write_bytes(sound)
-    before = contents(Path("kept"))
-    assert here("decompose", rows, "--k", 3, "--overwrite").code == 0
-    by_factor = ("--factor", "rows.factor.zarr", "--checkpoint", "kept", "--resume")
+    assert here("decompose", rows, "--k", 3).code == 0
+    by_factor = ("--factor", "rows.factor.zarr", "--checkpoint", kept, "--resume")
     assert here(*SELECT, *by_factor).code == 0
-    assert contents(Path("kept")) == before
+    assert contents(kept) == before
 
 
 @pytest.mark.parametrize("stage", ["solve", "take"])
