@@ -127,6 +127,12 @@ KINDS = [
         features=[i for i in range(20) if i not in (2, 9)],
     ),
     Kind(
+        "infinite where nothing is asked, by number",
+        bare(INFINITE),
+        "--features '?' --features '1?' --exclude-features 2 --exclude-features 9",
+        features=[i for i in range(20) if i not in (2, 9)],
+    ),
+    Kind(
         "without samples with gaps",
         bare(np.where(np.isnan(MASKED), np.nan, GAPS), chunks=(25, 20)),
         "--missing drop-samples",

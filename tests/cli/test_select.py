@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 import zarr
 from commands import Run
-from helpers import few_telling, planted, tied_table, write_bare, write_xarray
+from helpers import few_telling, planted, tied_table, write_bare
 
 from kmufs_stream import select
 
@@ -154,20 +154,6 @@ def test_selection_only_copies_no_data_and_missing_chunks_may_be_filled(
         assert result["score"].shape == (5,)
 
 
-def test_the_store_options_reach_the_source(cli: Cli, folder: Path) -> None:
-    X = planted(300, 12)
-    other = xr.DataArray(X[::-1].copy(), dims=("cell", "gene"), name="other")
-    write_xarray(folder / "deep.zarr", other.rename("spare"))
-    both = xr.Dataset({"spare": other, "turned": (("gene", "cell"), X.T.copy())})
-    both.to_zarr(folder / "deep.zarr", group="in/side", mode="w")
-    done = cli(
-        *("select", "deep.zarr", "--group", "in/side", "--variable", "turned"),
-        *("--feature-dims", "gene", "--sample-dims", "cell", "--k", 3, "--h", 5, "--json"),
-    )
-    assert done.code == 0, done
-    assert done.json()["selected"] == select(X, 3, 5).selected.tolist()
-
-
 def test_options_reach_the_solver_and_the_plan(cli: Cli, table: Path) -> None:
     options = {"mu0": 1e-3, "mu-max": 10.0, "rho": 1.2, "max-iter": 77, "patience": 5}
     given = [part for name, value in options.items() for part in (f"--{name}", value)]
@@ -179,12 +165,6 @@ def test_options_reach_the_solver_and_the_plan(cli: Cli, table: Path) -> None:
     with xr.open_zarr("data.selected.zarr") as result:
         for name, value in options.items():
             assert result.attrs["solver_" + name.replace("-", "_")] == value
-
-
-def test_a_pipe_gets_the_json_and_nothing_else(shell: Cli, genes: Path) -> None:
-    done = shell("select", genes, "--k", 3, "--h", 5, "--json")
-    assert (done.code, done.err) == (0, "")
-    assert done.json()["labels"][0].startswith("[gene]")
 
 
 def test_a_label_that_the_terminal_cannot_show_breaks_nothing(

@@ -167,7 +167,6 @@ TWO_LINES = {"a": ("s", I), "b": ("s", I), "c": ("t", I[:9]), "d": ("t", I[:9])}
 
 KINDS = [
     Kind("in shards", encoded(grid(), chunks=(10, 2, 5), shards=(40, 4, 5)), BY_TIME, X, JOINED),
-    Kind("turned", stored(grid().transpose("lat", "lon", "time")), BY_TIME, X, JOINED),
     Kind(
         "features in another order",
         stored(grid()),
@@ -185,11 +184,6 @@ KINDS = [
         encoded(scene(), chunks=(4, 5, 7)),
         {"sample_dims": ["x", "y"]},
         SCENE.transpose(1, 0, 2).reshape(120, 20),
-    ),
-    Kind(
-        "images in time",
-        encoded(scene(X.reshape(6, 4, 5, 20), ("t", "y", "x", "band")), chunks=(1, 3, 5, 20)),
-        {"feature_dims": "band"},
     ),
     Kind(
         "without coordinates",
@@ -240,12 +234,6 @@ KINDS = [
     ),
     Kind("a fill value that is a value", bare(INTEGERS, fill_value=60), {}, INTEGERS),
     Kind(
-        "features by number",
-        bare(X),
-        {"features": ["1?", "2"]},
-        X[:, [2, *range(10, 20)]],
-    ),
-    Kind(
         "some samples of format 2",
         encoded(cells(batch=("cell", [f"b{i % 3}" for i in I]), depth=("cell", DEPTH)), 2,
                 chunks=(7, 6)),
@@ -259,7 +247,6 @@ KINDS = [
         X[(I // 12 > 2) & (I % 12 != 5)],
     ),
     Kind("labels that are objects", stored(cells(gene=np.array(GENES, object))), {}, X, GENES),
-    Kind("labels that repeat", stored(cells(gene=["a", "b"] * 10), 2), {}, X, ["a", "b"] * 10),
     Kind("zipped, format 2", zipped(2), {}, X, GENES),
     Kind("zipped, format 3", zipped(3), {}, X, GENES),
     Kind("zipped by a program", packed_folder),
