@@ -95,6 +95,7 @@ gaps = spoilt(nan=(3, 4), inf=(50, 1))
 
 # A store, what is typed (options alone follow SELECT), a code, and parts of message and hint.
 SELECT = "select data.zarr --k 2 --h 3"
+TWICE = "--variable logs --feature-dims cell --sample-dims cell"
 CASES = [
     (nothing, "", "not_found", "data.zarr", "path"),
     (nothing, "plan nothing --k 2 --h 3", "not_found", "nothing", "path"),
@@ -109,6 +110,7 @@ CASES = [
     (datasets, "--variable count", "unknown_variable", "'count'", "Did you mean 'counts'?"),
     (datasets, "--group in/sid", "unknown_group", "'in/sid'", "in/side"),
     (datasets, "--variable logs --feature-dims x", "unknown_dimension", "--feature-dims", "'cell'"),
+    (datasets, TWICE, "which_dimensions", "cell", "naming those of one is enough"),
     (bare(X.astype("M8[s]")), "", "bad_dtype", "datetime64", "Real numbers"),
     (gaps, "", "not_finite", "2 values in 2 of 6 features are missing (NaN) or", "--missing mean"),
     (ok, "select data.zarr --k 0 --h 3", "bad_k", "k is 0", "--k 1 or more"),
