@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from commands import Run
-from helpers import planted, write_bare
 
 from kmufs_stream import decompose, load_factor
 
@@ -55,25 +54,3 @@ def test_one_factor_answers_every_k_up_to_its_rank_unread(cli: Cli, table: Path)
     assert refused.code == 2
     assert "k is 8" in refused.err
     assert "7" in refused.err
-
-
-def test_a_factor_of_other_data_is_refused(cli: Cli, table: Path, folder: Path) -> None:
-    assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
-    write_bare(folder / "same-shape.zarr", planted(300, 12, seed=1), chunks=(50, 12))
-    write_bare(folder / "shorter.zarr", planted(200, 12), chunks=(50, 12))
-    for other in ("same-shape.zarr", "shorter.zarr"):
-        done = cli("select", other, "--k", 3, "--h", 4, "--factor", "factor.zarr")
-        assert done.code == 2
-        assert f"The factor does not belong to {other}" in done.err
-        assert not Path(other).with_suffix(".selected.zarr").exists()
-    assert "its shape is 300 x 12, that of the data 200 x 12" in done.err
-
-
-def test_an_existing_factor_is_replaced_on_request_only(cli: Cli, table: Path) -> None:
-    assert cli("decompose", table, "--k", 3, "--out", "factor.zarr").code == 0
-    refused = cli("decompose", table, "--k", 2, "--out", "factor.zarr")
-    assert refused.code == 2
-    assert "--overwrite" in refused.err
-    assert len(load_factor(Path("factor.zarr")).singular_values) == 7
-    assert cli("decompose", table, "--k", 2, "--out", "factor.zarr", "--overwrite").code == 0
-    assert len(load_factor(Path("factor.zarr")).singular_values) == 5

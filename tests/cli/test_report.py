@@ -59,10 +59,9 @@ def test_report_json_and_refusals(cli: Callable[..., Run], genes: Path, folder: 
     assert "s.html exists" in again.err
     assert "--overwrite" in again.err
     assert cli("report", "s.json", "--out", "s.html", "--overwrite").code == 0
-    for wrong, said in (("f.zarr", "not a selection"), (genes, "not a selection")):
-        run = cli("report", wrong, "--out", "r.html")
-        assert run.code == 2
-        assert said in run.err
+    run = cli("report", "f.zarr", "--out", "r.html")
+    assert run.code == 2
+    assert "not a selection" in run.err
     run = cli("info", genes, "--json")
     assert run.code == 2
     assert run.json()["error"]["code"] == "not_ours"

@@ -53,15 +53,6 @@ def test_json_is_the_summary_of_the_library_and_the_result_holds_the_columns(
         assert result["feature_index"].values.tolist() == summary["selected"]
 
 
-def test_json_of_the_closed_form(cli: Cli, table: Path) -> None:
-    summary = cli("select", table, "--k", 3, "--h", 5, "--solver", "exact", "--json").json()
-    assert summary["solver"] == "exact"
-    assert summary["iterations"] == 0
-    assert summary["primal_residuals"] is None
-    assert summary["labels"] is None
-    assert summary["objective"] == pytest.approx(summary["optimum"], rel=1e-12)
-
-
 def test_how_a_solver_ended_is_shown(cli: Cli, genes: Path) -> None:
     for solver, ending in {
         "consensus": "one feature after another",
@@ -132,15 +123,6 @@ def test_scores_that_are_not_unique_are_told(cli: Cli, folder: Path) -> None:
     assert "eigenvalues 2 to 3 differ by less than" in told
     assert "the scores are not unique; try --k 1 or 3" in told
     assert "not unique" not in cli(*arguments, "--k", 3).words()
-
-
-def test_an_output_is_replaced_on_request_only(cli: Cli, table: Path) -> None:
-    asked = ("select", table, "--k", 3, "--solver", "exact", "--h")
-    assert cli(*asked, 5).code == 0
-    assert cli(*asked, 4).code == 2
-    assert xr.open_zarr("data.selected.zarr").sizes["feature"] == 5
-    assert cli(*asked, 4, "--overwrite").code == 0
-    assert xr.open_zarr("data.selected.zarr").sizes["feature"] == 4
 
 
 def test_selection_only_copies_no_data_and_missing_chunks_may_be_filled(
