@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from helpers import labelled, no_warnings, planted, write_bare, write_xarray
+from helpers import labelled, no_warnings, planted, write_xarray
 from scipy import sparse
 
 from kmufs_stream import RequestError, apply, decompose, evaluate, open_matrix, select
@@ -98,8 +98,7 @@ def test_what_was_written_of_stacked_features_keeps_their_names(tmp_path: Path) 
 
 def test_by_position_without_labels(tmp_path: Path, chosen: Path) -> None:
     Y = planted(90, 20, seed=2)
-    write_bare(tmp_path / "new.zarr", Y, chunks=(30, 20))
-    done = apply(chosen, str(tmp_path / "new.zarr"), out=tmp_path / "out.zarr")
+    done = apply(chosen, Y, out=tmp_path / "out.zarr")
     assert done.matched == "position"
     found = xr.open_zarr(tmp_path / "out.zarr")["data"]
     np.testing.assert_array_equal(found, Y[:, xr.open_zarr(chosen)["feature_index"].values])
@@ -129,27 +128,25 @@ def test_sparse_data(tmp_path: Path, chosen: Path) -> None:
     np.testing.assert_array_equal(found["X"], cells[:, wanted(chosen)].X.toarray())
 
 
-@pytest.mark.parametrize("transform", ["log1p", "normalise-rows"])
-def test_it_says_whether_it_can_be_judged_alone(tmp_path: Path, transform: str) -> None:
+def test_it_says_whether_it_can_be_judged_alone(tmp_path: Path) -> None:
     counts = np.abs(planted(60, 8))
-    table = open_matrix(counts, transform=transform)
-    select(table, 2, 3, solver="exact", out=tmp_path / "s.zarr")
-    applied = apply(tmp_path / "s.zarr", counts, out=tmp_path / "a.zarr")
-    assert applied.self_contained == (transform == "log1p")
-    whole = None if applied.self_contained else counts
-    assert evaluate(tmp_path / "a.zarr", data=whole).clustering is not None
+    for transform, alone in (("log1p", True), ("normalise-rows", False)):
+        chosen, new = tmp_path / transform, tmp_path / f"{transform}.applied"
+        select(open_matrix(counts, transform=transform), 2, 3, solver="exact", out=chosen)
+        assert apply(chosen, counts, out=new).self_contained is alone
+        assert evaluate(new, data=None if alone else counts, starts=1).clustering is not None
 
 
 def test_missing_and_repeated_features_are_named(tmp_path: Path, chosen: Path) -> None:
     new = labelled(planted(50, 20))
     lost = wanted(chosen)[2]
-    with pytest.raises(RequestError, match=lost) as raised:
-        apply(chosen, new.drop_sel(gene=lost), out=tmp_path / "out.zarr")
-    assert raised.value.code == "missing_features"
-    twice = xr.concat([new, new.sel(gene=[lost])], "gene")
-    with pytest.raises(RequestError, match=lost) as raised:
-        apply(chosen, twice, out=tmp_path / "out.zarr")
-    assert raised.value.code == "ambiguous_features"
+    for other, code in (
+        (new.drop_sel(gene=lost), "missing_features"),
+        (xr.concat([new, new.sel(gene=[lost])], "gene"), "ambiguous_features"),
+    ):
+        with pytest.raises(RequestError, match=lost) as raised:
+            apply(chosen, other, out=tmp_path / "out.zarr")
+        assert raised.value.code == code
 
 
 def test_repeated_labels_in_the_same_order_are_no_question(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import real_data
 from blobs import USEFUL, blobs
 
 from examples.paper import __main__ as command
-from examples.paper import printed, protocol
+from examples.paper import figures, printed, protocol
 from examples.paper.literal_admm import MU_MAX, admm
 from examples.paper.sets import Labelled, load
 from kmufs_stream.solvers.admm import admm as bilinear_admm
@@ -83,17 +83,19 @@ def test_one_command_prints_tables_and_draws_figures(
 ) -> None:
     pytest.importorskip("matplotlib")
     rng = np.random.default_rng(2)
-    for name in ("DNA_small", "HARS_small", "MicroMass_small"):
-        y = np.arange(80) % 3
-        X = rng.standard_normal((80, 60)) + 2 * rng.standard_normal((3, 60))[y]
-        np.savez(tmp_path / f"{name}.npz", X=X, y=y)
-    assert load(tmp_path / "DNA_small.npz", most=30).X.shape == (30, 60)
+    (tmp_path / "other").mkdir()
+    names = ("DNA_small.npz", "MicroMass_small.npz", "other/HARS_small.npz")
+    sets = [tmp_path / name for name in names]
+    for path in sets:
+        y = np.arange(60) % 3
+        X = rng.standard_normal((60, 52)) + 2 * rng.standard_normal((3, 52))[y]
+        np.savez(path, X=X, y=y)
+    assert load(sets[0], most=30).X.shape == (30, 52)
     monkeypatch.setitem(protocol.SCALES, "quick", protocol.Scale(None, (50,), 1, (1.0,)))
+    for values in ("MU0", "RHO"):
+        monkeypatch.setattr(figures, values, (1.1,))
     # A folder and a file by name.
-    other = tmp_path / "other"
-    other.mkdir()
-    (tmp_path / "HARS_small.npz").rename(other / "HARS_small.npz")
-    asked = [str(tmp_path), str(other / "HARS_small.npz"), "--scale", "quick"]
+    asked = [str(tmp_path), str(sets[2]), "--scale", "quick"]
     monkeypatch.setattr("sys.argv", ["paper", *asked, "--figures", str(tmp_path / "figures")])
     command.main()
     output = capsys.readouterr().out
