@@ -24,10 +24,6 @@ from kmufs_stream import Factor, Matrix
 from kmufs_stream.solvers.scores import feature_scores
 
 SMALL_BLOCK = 4000  # bytes, for tables of many partitions
-QUIET = (
-    "Consolidated metadata is currently not part",
-    ".*does not have a Zarr V3 specification",
-)
 
 
 def slow(*values: Any) -> Any:
@@ -189,20 +185,14 @@ def every_score(factor: Factor, k: int) -> npt.NDArray[np.float64]:
 
 def same_bits(a: Factor, b: Factor) -> bool:
     """Whether two factors agree in every bit of every array."""
-    pairs = [
-        (a.components, b.components),
-        (a.singular_values, b.singular_values),
-        (a.residuals, b.residuals),
-        (a.features.mean, b.features.mean),
-        (a.features.std, b.features.std),
-        (a.features.usable, b.features.usable),
-        (a.sample.index, b.sample.index),
-        (a.sample.values, b.sample.values),
-    ]
-    if a.correlation is not None or b.correlation is not None:
-        assert a.correlation is not None
-        assert b.correlation is not None
-        pairs.append((a.correlation, b.correlation))
+
+    def arrays(factor: Factor) -> list[Any]:
+        features, sample = factor.features, factor.sample
+        found = [factor.components, factor.singular_values, factor.residuals]
+        found += [features.mean, features.std, features.usable, sample.index, sample.values]
+        return found if factor.correlation is None else [*found, factor.correlation]
+
+    pairs = zip(arrays(a), arrays(b), strict=True)
     return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in pairs)
 
 

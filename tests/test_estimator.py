@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse
 import xarray as xr
 from helpers import planted
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -87,6 +87,7 @@ def test_the_answer_is_that_of_select(solver: str) -> None:
 
 
 @settings(deadline=None, max_examples=25)
+@example(cuts=[1, 2, 3, 4], dtypes=["f8"] * 7)  # one by one
 @given(
     cuts=st.lists(st.integers(1, 299), max_size=6, unique=True),
     dtypes=st.lists(st.sampled_from(["f8", "f4"]), min_size=7, max_size=7),
@@ -133,14 +134,6 @@ def test_a_factor_of_batches_answers_for_all_rows_together(tmp_path: Path) -> No
         assert caught.value.code == "wrong_factor"
         assert "does not belong to a NumPy array: " in caught.value.message
         assert "Give all rows of its batches, in order" in caught.value.remedy
-
-
-def test_rows_one_by_one() -> None:
-    parts = KMeansUFS(3, 5, solver="exact")
-    for row in X[:60]:
-        parts.partial_fit(row[None])
-    parts.partial_fit(X[60:])
-    assert parts.get_support(indices=True).tolist() == CHOSEN.tolist()
 
 
 def test_the_answer_follows_further_rows() -> None:

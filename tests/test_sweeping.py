@@ -87,40 +87,36 @@ def test_grids_are_ordered_without_repeats_and_one_needs_no_list() -> None:
             json.dumps(found.summary())
 
 
-def test_summary_is_json_and_the_table_a_frame() -> None:
-    found = sweep(decompose(X, 3), [2, 3], [2, 5], solvers=["exact"])
-    summary = json.loads(json.dumps(found.summary(), allow_nan=False))
-    assert summary["trials"][0]["selected"] == found.trials[0].selected.tolist()
-    assert summary["suggested_h"][0].keys() == {"k", "solver", "h"}
-    keys = {"k", "by", "widest_gap", "above_noise", "noise_edge", "components"}
-    assert set(summary["suggested_k"]) == keys
-    table = found.table()
-    assert len(table) == 4
-    assert table["selected"][0] == " ".join(map(str, found.trials[0].selected))
-
-
-def test_the_chosen_features_are_named(tmp_path: Path) -> None:
-    names = [f"gene {i}, é" for i in range(X.shape[1])]
-    for table, labels in ((labelled(X).assign_coords(gene=names), names), (X, None)):
-        path = tmp_path / "a.csv"
-        found = sweep(decompose(table, 3), 3, 2, solvers="exact", csv=path, overwrite=True)
+def test_summary_and_table_hold_the_trials(tmp_path: Path) -> None:
+    names, path = [f"gene {i}, é" for i in range(X.shape[1])], tmp_path / "a.csv"
+    for given, labels in ((labelled(X).assign_coords(gene=names), names), (X, None)):
+        found = sweep(
+            decompose(given, 3), [2, 3], [2, 5], solvers="exact", csv=path, overwrite=True
+        )
         chosen = found.trials[0].selected
         wanted = labels and [labels[i] for i in chosen]
-        assert found.summary()["trials"][0]["labels"] == wanted
-        written = pd.read_csv(path)["labels"][0]
-        assert pd.isna(written) if wanted is None else json.loads(written) == wanted
+        summary = json.loads(json.dumps(found.summary(), allow_nan=False))
+        assert summary["trials"][0]["selected"] == chosen.tolist()
+        assert summary["trials"][0]["labels"] == wanted
+        assert summary["suggested_h"][0].keys() == {"k", "solver", "h"}
+        keys = {"k", "by", "widest_gap", "above_noise", "noise_edge", "components"}
+        assert set(summary["suggested_k"]) == keys
+        table, written = found.table(), pd.read_csv(path)
+        assert len(table) == 4
+        assert table["selected"][0] == " ".join(map(str, chosen))
+        assert written["h"].tolist() == [2, 5, 2, 5]
+        np.testing.assert_allclose(written["explained"], table["explained"], rtol=1e-12)
+        label = written["labels"][0]
+        assert pd.isna(label) if wanted is None else json.loads(label) == wanted
 
 
-def test_csv(tmp_path: Path) -> None:
-    run = partial(sweep, decompose(X, 3), [2, 3], [2, 5], solvers=["exact"])
-    found = run(csv=tmp_path / "a.csv")
-    again = pd.read_csv(tmp_path / "a.csv")
-    assert again["h"].tolist() == [2, 5, 2, 5]
-    np.testing.assert_allclose(again["explained"], found.table()["explained"], rtol=1e-12)
+def test_a_csv_is_replaced_only_if_asked(tmp_path: Path) -> None:
+    run = partial(sweep, X, 2, 3, solvers="exact", csv=tmp_path / "a.csv")
+    run()
     with pytest.raises(RequestError, match="exists") as caught:
-        run(csv=tmp_path / "a.csv")
+        run()
     assert "`overwrite=True`" in caught.value.remedy
-    run(csv=tmp_path / "a.csv", overwrite=True)
+    run(overwrite=True)
     with pytest.raises(RequestError, match="does not exist"):
         run(csv=tmp_path / "none" / "a.csv")
 
