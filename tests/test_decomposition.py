@@ -65,7 +65,11 @@ def test_reference_values_of_real_data(
     factor = decompose(path, k, precision=precision)
     near = 1e-9 if precision == "float64" else 1e-5
     expected = reference_of(name)
-    assert len(factor.features.usable) == kept
+    features = factor.features
+    assert len(features.usable) == kept
+    np.testing.assert_array_equal(features.excluded.get("constant", []), expected.constant)
+    np.testing.assert_array_equal(features.mean[expected.constant], X[0, expected.constant])
+    assert (features.std[expected.constant] == 0).all()
     assert abs(factor.eigenvalues[0] - lambda_1) <= near * lambda_1 + PRINTED
     np.testing.assert_allclose(factor.eigenvalues[0], expected.eigenvalues[0], rtol=near)
     assert_same_scores(every_score(factor, k), expected.every_score(k), near)
@@ -88,22 +92,6 @@ def test_reference_values_of_real_data(
 @functools.cache
 def reference_of(name: str) -> Reference:
     return reference(load(name)[0])
-
-
-def test_constant_features_are_excluded_and_listed() -> None:
-    name = "MicroMass_mixed360"
-    X, _ = load(name)
-    k = REAL[name][1]
-    factor = decompose(X.astype(np.float32), k)
-    excluded = factor.features.excluded["constant"]
-    assert len(excluded) == 213
-    np.testing.assert_array_equal(excluded, reference_of(name).constant)
-    assert factor.precision == "float32"
-    # Float32 products of values to 5e7; the gap at the k-th eigenvalue, 21, is 0.1, which magnifies
-    # rounding 200 times: 1.6e-5 with AVX-512 kernels.
-    assert_same_scores(every_score(factor, k), reference_of(name).every_score(k), 2e-5)
-    np.testing.assert_array_equal(factor.features.mean[excluded], X[0, excluded])
-    assert (factor.features.std[excluded] == 0).all()
 
 
 SHAPES = st.tuples(st.integers(4, 60), st.integers(1, 9))

@@ -29,8 +29,6 @@ from kmufs_stream import (
     select,
 )
 from kmufs_stream.factors.identity import fingerprint, identity_of_run
-from kmufs_stream.factors.structure import correlation_of
-from kmufs_stream.results.result import RELATED
 from kmufs_stream.streaming.checkpoint import Checkpoint, save_state
 from kmufs_stream.streaming.kernels.scaling import read_probe
 from kmufs_stream.streaming.tree import Node
@@ -217,12 +215,3 @@ def test_correlations_are_kept_of_what_was_chosen(tmp_path: Path, method: str) -
     # The row sample of so few rows is all of them.
     expected = np.corrcoef(X[:, made.selected].T)
     np.testing.assert_allclose(group["correlation"][:], expected, atol=1e-6)  # type: ignore[union-attr, index]
-
-
-def test_correlations_from_the_row_sample_equal_the_factors() -> None:
-    rows = planted(150, RELATED // 20)
-    gram, lanczos = (decompose(rows, 3, method=method) for method in ("gram", "lanczos"))
-    places = np.array([1, 2, 8, 20])
-    np.testing.assert_allclose(
-        correlation_of(lanczos, places), correlation_of(gram, places), atol=1e-10
-    )

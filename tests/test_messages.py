@@ -172,6 +172,11 @@ def test_an_error_knows_the_parameters_that_it_is_about() -> None:
         (lambda: LanczosOptions(tol=2), "`tol` is 2."),
         (lambda: LanczosOptions(max_passes=0), "`max_passes` is 0."),
         (lambda: AdmmOptions(rho=0.5), "`rho` is 0.5."),
+        (lambda: AdmmOptions(mu0=0.0), "`mu0` is 0.0."),
+        (lambda: AdmmOptions(mu0=np.nan), "`mu0` is nan."),
+        (lambda: AdmmOptions(mu_max=np.inf), "`mu_max` is inf."),
+        (lambda: AdmmOptions(max_iter=0), "`max_iter` is 0."),
+        (lambda: AdmmOptions(patience=0), "`patience` is 0."),
         (
             lambda: AdmmOptions(mu0=2, mu_max=1.5),
             "`options=AdmmOptions(mu0=2)` is above `options=AdmmOptions(mu_max=1.5)`.",
@@ -183,7 +188,7 @@ def test_an_error_knows_the_parameters_that_it_is_about() -> None:
 def test_options_are_named_as_python_has_them(wrong: Callable[[], Any], message: str) -> None:
     with pytest.raises(RequestError) as caught:
         wrong()
-    assert caught.value.message == message
+    assert (caught.value.message, caught.value.code) == (message, "bad_option")
 
 
 def test_remedies_can_be_typed_in_python(tmp_path: Path) -> None:
