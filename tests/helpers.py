@@ -86,11 +86,8 @@ def write_xarray(
     encoding: dict[str, Any] | None = None,
 ) -> Path:
     """A store as xarray writes it."""
-    wanted: dict[str, Any] = dict(encoding or {})
-    if chunks is not None:
-        wanted["chunks"] = chunks
-    if shards is not None:
-        wanted["shards"] = shards
+    pieces = {"chunks": chunks, "shards": shards}
+    wanted = (encoding or {}) | {name: size for name, size in pieces.items() if size is not None}
     dataset = array.to_dataset().assign_attrs(attrs or {})
     form: Any = {"zarr_format": zarr_format, "consolidated": consolidated}
     dataset.to_zarr(path, encoding={array.name: wanted}, **form)
@@ -219,7 +216,6 @@ class Bucket:
         s3fs.S3FileSystem.clear_instance_cache()
 
     def at(self, name: str) -> str:
-        """The address of what is called so."""
         return f"s3://{self.name}/{name}"
 
     def objects(self, below: str = "") -> list[str]:

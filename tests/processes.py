@@ -57,11 +57,7 @@ def until(holds: Callable[[], Any]) -> None:
 class Begun:
     """A process in a session of its own that calls a function, which other processes can import.
 
-    Parameters
-    ----------
-    streams : file descriptors of its stdin, stdout and stderr; None: nothing comes in, and what
-        comes out is kept for ``said``.
-    environs : variables on top of ours; None takes one away.
+    Of its three streams, what is None is kept for ``said``; of ``environs``, what is None goes.
     """
 
     def __init__(
@@ -84,13 +80,11 @@ class Begun:
                 stream.close()
 
     @property
-    def code(self) -> int | None:
+    def code(self) -> Any:
         """What it ended with: minus a signal's number, where that ended it; None before."""
-        code: int | None = self._process.exitcode
-        return code
+        return self._process.exitcode
 
     def send(self, number: int) -> None:
-        """Send it a signal."""
         os.kill(self.pid, number)
 
     def until(self, holds: Callable[[], Any]) -> None:

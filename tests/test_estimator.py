@@ -117,7 +117,8 @@ def test_the_row_sample_of_batches_is_that_of_all_rows(monkeypatch: pytest.Monke
 
 
 def test_a_factor_of_batches_answers_for_all_rows_together(tmp_path: Path) -> None:
-    factor = KMeansUFS(3, 4).partial_fit(X[:120]).partial_fit(X[120:]).factor_
+    batches = KMeansUFS(3, 4, solver="exact").partial_fit(X[:120]).partial_fit(X[120:])
+    factor = batches.factor_
     save_factor(factor, tmp_path / "f.zarr")
     expected = select(X, 3, 5, solver="exact").selected.tolist()
     for known in (factor, tmp_path / "f.zarr"):
@@ -169,11 +170,6 @@ def test_no_rows_follow_fit_of_wide_data(monkeypatch: pytest.MonkeyPatch) -> Non
     assert restarted.get_support(indices=True).tolist() == CHOSEN.tolist()
 
 
-def test_half_of_what_varies_by_default() -> None:
-    assert KMeansUFS(k=2, solver="exact").fit(X).get_support().sum() == 5
-    assert KMeansUFS(k=1, solver="exact").fit(X[:, :2]).get_support().sum() == 1
-
-
 def test_in_a_pipeline_and_a_grid_search() -> None:
     pipeline = make_pipeline(KMeansUFS(k=3), StandardScaler(), KMeans(3, n_init=1, random_state=0))
     grid = {"kmeansufs__h": [2, 4], "kmeansufs__solver": ["exact", "css"]}
@@ -186,17 +182,13 @@ def test_in_a_pipeline_and_a_grid_search() -> None:
     assert out.columns.tolist() == [NAMES[i] for i in CHOSEN]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"k": 13}, "minimum of 13 is required"),
-        ({"h": 12}, "h is 12, but the number of usable features is 11"),
-    ],
-    ids=str,
-)
-def test_refused_as_value_errors(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        KMeansUFS(**{"k": 3, "h": 5, **parameters}).fit(X)
+def test_half_of_what_varies_is_chosen_by_default_and_more_is_refused() -> None:
+    assert KMeansUFS(k=2, solver="exact").fit(X).get_support().sum() == 5
+    assert KMeansUFS(k=1, solver="exact").fit(X[:, :2]).get_support().sum() == 1
+    with pytest.raises(ValueError, match="h is 12, but the number of usable features is 11"):
+        KMeansUFS(3, 12).fit(X)
+    with pytest.raises(ValueError, match="minimum of 13 is required"):
+        KMeansUFS(13, 5).fit(X)
 
 
 def test_other_widths_and_unfitted_ones_are_refused() -> None:
@@ -208,10 +200,9 @@ def test_other_widths_and_unfitted_ones_are_refused() -> None:
     named = xr.DataArray(X, dims=("s", "f"), coords={"f": NAMES})
     with pytest.raises(ValueError, match="same order"):
         KMeansUFS(3, 5, solver="exact").fit(named).transform(named[:, ::-1])
-    with pytest.raises(NotFittedError):
-        KMeansUFS().transform(lazy)
-    with pytest.raises(NotFittedError):
-        KMeansUFS().get_support()
+    for unfitted in (lambda: KMeansUFS().transform(lazy), KMeansUFS().get_support):
+        with pytest.raises(NotFittedError):
+            unfitted()
 
 
 def test_columns_that_are_no_numbers_are_named() -> None:
@@ -246,6 +237,9 @@ def test_tables_in_memory_that_are_not_taken_are_told_how_they_are() -> None:
 
 def test_columns_that_describe_the_samples_are_warned_of() -> None:
     frame = pd.DataFrame(X, columns=NAMES).assign(group=np.arange(300) % 3)
+    (note,) = select(frame, 3, 4, solver="exact").notes
+    assert note.startswith("whole numbers, unlike the other features: 'group'")
+    assert open_matrix(frame, sample_dims="feature").doubt is None  # columns are samples then
     with pytest.warns(UserWarning, match="whole numbers, .*'group'.*leave those columns out"):
         KMeansUFS(3, 4).fit(frame)
     KMeansUFS(3, 4, solver="exact").fit(frame.drop(columns="group"))

@@ -85,17 +85,6 @@ def test_factor(data: Path, made: tuple[Selection, Factor]) -> None:
     assert found["options"]["missing"] == "raise"
 
 
-@pytest.mark.usefixtures("made")
-def test_application_and_python_leave_no_command(data: Path, tmp_path: Path) -> None:
-    apply(data.parent / "r.zarr", X[:50], out=tmp_path / "a.zarr")
-    found = info(tmp_path / "a.zarr")
-    assert found["kind"] == "application"
-    assert found["command"] is None
-    assert found["created"] is None
-    assert found["options"]["selection"] == str(data.parent / "r.zarr")
-    assert found["options"]["matched"] == "position"
-
-
 def test_times_are_told_as_such(tmp_path: Path) -> None:
     hours = np.datetime64("2001-01-01", "ns") + np.arange(9) * np.timedelta64(6, "h")
     leads = np.arange(200) * np.timedelta64(90, "m").astype("m8[ns]")
@@ -160,6 +149,10 @@ def test_what_a_thing_is_is_told_where_another_was_asked_for(data: Path, tmp_pat
     text.write_text("a,b\n1,2\n")
     (tmp_path / "t.txt").write_text("a")
     apply(made / "r.zarr", data, out=tmp_path / "a.zarr")
+    found = info(tmp_path / "a.zarr")
+    assert (found["kind"], found["command"], found["created"]) == ("application", None, None)
+    assert found["options"]["selection"] == str(made / "r.zarr")
+    assert found["options"]["matched"] == "position"
     for path, what, then in (
         (data, "data to select from", "kmufs-stream plan shows"),
         (text, "a file of another format", "convert"),

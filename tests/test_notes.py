@@ -79,13 +79,6 @@ def test_sizes_that_do_not_fit_are_noted() -> None:
     assert select(X, 3, 2, solver="exact").notes == ()
 
 
-def test_a_frame_tells_columns_of_other_dtypes() -> None:
-    frame = pd.DataFrame(X, columns=NAMES).assign(mode=np.arange(N) % 3)
-    (note,) = select(frame, 3, 3, solver="exact").notes
-    assert note.startswith("whole numbers, unlike the other features: 'mode'")
-    assert open_matrix(frame, sample_dims="feature").doubt is None  # columns are samples then
-
-
 def test_the_source_is_what_was_given() -> None:
     table = xr.DataArray(X, dims=("a", "b"), name="x")
     for data, source in (
