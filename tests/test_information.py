@@ -135,8 +135,8 @@ def test_other_versions_are_told_not_refused(data: Path, tmp_path: Path) -> None
         report(tmp_path / "r.zarr", out=tmp_path / "r.html")
 
 
-def test_other_things_are_refused(data: Path, tmp_path: Path) -> None:
-    places = {tmp_path / "none": "not_found", data: "not_ours", tmp_path: "not_ours"}
+def test_other_things_are_refused(data: Path) -> None:
+    places = {data / "none": "not_found", data: "not_ours", data.parent: "not_ours"}
     for path, code in places.items():
         with pytest.raises(RequestError, match=str(path)) as error:
             info(path)

@@ -148,14 +148,16 @@ def test_what_was_interrupted_goes_on(
     written = sorted(p for p in (kept / "store" / "counts" / "c").rglob("*") if p.is_file())
     assert len(written) > 15
     # What was written and is damaged since is found, whether it can be decoded or not.
-    for number, chunk in enumerate(written[::3]):
+    for number, chunk in enumerate(written):
+        row, column = (int(i) * size for i, size in zip(chunk.parts[-2:], step, strict=True))
+        tiles = {(r // tile[0], column) for r in (row, min(row + step[0], 300) - 1)}
+        if number % 3 and len(tiles) == 1:
+            continue
         out = tmp_path / f"{number}.zarr"
         damaged = shutil.copytree(kept, f"{out}.checkpoint") / chunk.relative_to(kept)
         damaged.write_bytes(damaged.read_bytes()[:-5])
         taken.clear()
         rechunk(path, out, resume=True)
-        row, column = (int(i) * size for i, size in zip(chunk.parts[-2:], step, strict=True))
-        tiles = {(r // tile[0], column) for r in (row, min(row + step[0], 300) - 1)}
         again = [(r, c) for r, c in tiles if r < 3]  # of those that were done
         read = sum((stop - start) * columns for start, stop, columns in taken)
         assert read == X.size - (3 - len(again)) * tile[0] * tile[1]
