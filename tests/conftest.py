@@ -13,10 +13,12 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dask
 import pytest
 from helpers import SMALL_BLOCK, Bucket
+from nightly.tally import table
 from threadpoolctl import threadpool_limits
 
 from kmufs_stream.streaming.planning import sizing
@@ -29,6 +31,13 @@ _numbers = itertools.count()
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Run single files in one process: to start workers takes longer than most files."""
     return 0 if all(".py" in named for named in config.args) else None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Show the counts of trials. Here, as xdist's first process loads no folder's conftest."""
+    if lines := table(itertools.chain.from_iterable(terminalreporter.stats.values())):
+        terminalreporter.section("trials")
+        terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""Random stores, and random damage to them: for the suite, and in bulk for the benchmark.
+"""Random stores and tables, and random damage to them: a few in the suite, thousands at night.
 
 Whatever happens to a store, the command line either answers as whole-array NumPy does on what
 zarr and xarray read from it, or says in one message what is wrong.
@@ -7,21 +7,24 @@ zarr and xarray read from it, or says in one message what is wrong.
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numcodecs
 import numpy as np
+import pandas as pd
 import xarray as xr
 import zarr
 from helpers import planted, write_bare
 from reference import reference
+from scipy.io import loadmat, savemat
 
 from kmufs_stream_cli import main
 
@@ -156,31 +159,37 @@ def damage(rng: np.random.Generator, path: Path) -> str:
     file = (metadata if of_metadata else chunks)[
         int(rng.integers(len(metadata if of_metadata else chunks)))
     ]
-    whole = file.read_bytes()
     what = str(rng.choice(["cut", "flip", "empty", "gone", "grow", "swap", "leaf", "leaf", "leaf"]))
     if what == "leaf" and of_metadata:
-        document = json.loads(whole)
+        document = json.loads(file.read_bytes())
         said = _spoil_leaf(rng, document)
         file.write_text(json.dumps(document))
         return f"{file.relative_to(path)}: {said}"
-    if what == "cut":
-        file.write_bytes(whole[: int(rng.integers(len(whole)))])
-    elif what == "empty":
-        file.write_bytes(b"")
-    elif what == "gone":
+    if what == "gone":
         file.unlink()
-    elif what == "grow":
-        file.write_bytes(whole + rng.bytes(9))
     elif what == "swap":
         other = files[int(rng.integers(len(files)))]
         file.write_bytes(other.read_bytes())
         return f"{file.relative_to(path)}: copied from {other.relative_to(path)}"
     else:
+        _damage_bytes(rng, file, what)
+    return f"{file.relative_to(path)}: {what}"
+
+
+def _damage_bytes(rng: np.random.Generator, file: Path, what: str) -> None:
+    """Cut a file off, empty it, let it grow or, for any other word, flip a bit."""
+    whole = file.read_bytes()
+    if what == "cut":
+        file.write_bytes(whole[: int(rng.integers(len(whole)))])
+    elif what == "empty":
+        file.write_bytes(b"")
+    elif what == "grow":
+        file.write_bytes(whole + rng.bytes(9))
+    else:
         at = int(rng.integers(len(whole)))
         file.write_bytes(
             whole[:at] + bytes([whole[at] ^ (1 << int(rng.integers(8)))]) + whole[at + 1 :]
         )
-    return f"{file.relative_to(path)}: {what}"
 
 
 def _spoil_leaf(rng: np.random.Generator, document: Any) -> str:
@@ -219,23 +228,88 @@ def as_read(path: Path) -> Any:
             return np.asarray(zarr.open_array(path, path="counts", mode="r")[...])
 
 
-def survives(seed: int, folder: Path) -> str:
-    """Make a store, damage it, select from it; returns how it ended. Raises where it is wrong."""
-    rng = np.random.default_rng(seed)
-    path = folder / "data.zarr"
-    small_store(rng, path)
-    done = damage(rng, path)
+@contextlib.contextmanager
+def told(seed: int, done: str) -> Iterator[None]:
+    """Say with an error what repeats it."""
     try:
-        code, answer = select(path, samples=bool(seed % 2))
-        if code == 0:
-            table = as_read(path)
-            assert_right(answer, table)
-            if "columns" in answer:
-                np.testing.assert_array_equal(answer["columns"], table[:, answer["selected"]])
-            return "answered"
-        return str(answer["error"]["code"])
+        yield
     except BaseException as error:
         error.add_note(f"seed {seed}: {done}")
         raise
-    finally:
-        shutil.rmtree(path)
+
+
+def survives(seed: int, folder: Path) -> str | None:
+    """Make a store, damage it, select from it.
+
+    Returns the code of the error, None where it is answered. Raises where it is wrong.
+    """
+    rng = np.random.default_rng(seed)
+    path = folder / "data.zarr"
+    shutil.rmtree(path, ignore_errors=True)
+    small_store(rng, path)
+    with told(seed, damage(rng, path)):
+        code, answer = select(path, samples=bool(seed % 2))
+        if code != 0:
+            return str(answer["error"]["code"])
+        table = as_read(path)
+        assert_right(answer, table)
+        if "columns" in answer:
+            np.testing.assert_array_equal(answer["columns"], table[:, answer["selected"]])
+    return None
+
+
+def table_survives(seed: int, folder: Path) -> str | None:
+    """Make a table of another format, damage it, convert it; returns as :func:`survives` does."""
+    rng = np.random.default_rng(seed)
+    values = np.rint(planted(int(rng.integers(5, 40)), 5, seed=int(rng.integers(99))) * 99) / 10
+    kind = str(rng.choice([*TABLES]))
+    write, read = TABLES[kind]
+    path, out = folder / f"data.{kind}", folder / "out.zarr"
+    write(path, values.astype(rng.choice(["f4", "f8", "i2"])))
+    what = str(rng.choice(["cut", "flip", "flip", "flip", "empty", "grow"]))
+    _damage_bytes(rng, path, what)
+    with told(seed, f"{path.name}: {what}"):
+        code, answer = run("convert", path, out, "--overwrite")
+        if code != 0:
+            assert not out.exists()
+            assert path.name in answer["error"]["message"], answer
+            return str(answer["error"]["code"])
+        with xr.open_zarr(out, chunks=None) as written:
+            np.testing.assert_array_equal(written["data"].values, read(path))
+        shutil.rmtree(out)
+    return None
+
+
+def _write_frame(write: str) -> Callable[[Path, Any], None]:
+    def written(path: Path, values: Any) -> None:
+        frame = pd.DataFrame(values, columns=[*"abcde"])
+        getattr(frame, write)(path, index=False)
+
+    return written
+
+
+def _read_csv(path: Path) -> Any:
+    """Columns of numbers, by the standard library."""
+    with path.open(newline="", encoding="latin1") as file:
+        rows = list(csv.reader(file))[1:]
+    return np.array([[float(field or "nan") for field in row] for row in rows if row])
+
+
+def _write_netcdf(path: Path, values: Any) -> None:
+    xr.Dataset({"data": (("t", "x"), values)}).to_netcdf(path, engine="h5netcdf")
+
+
+def _read_netcdf(path: Path) -> Any:
+    with xr.open_dataset(path, engine="h5netcdf") as found:
+        return found["data"].values
+
+
+TABLES: dict[str, tuple[Callable[[Path, Any], None], Callable[[Path], Any]]] = {
+    "csv": (_write_frame("to_csv"), _read_csv),
+    "parquet": (_write_frame("to_parquet"), lambda path: pd.read_parquet(path).to_numpy()),
+    "npy": (np.save, np.load),
+    "npz": (lambda path, x: np.savez_compressed(path, x=x), lambda path: np.load(path)["x"]),
+    "mat": (lambda path, x: savemat(path, {"x": x}), lambda path: loadmat(path)["x"]),
+    "nc": (_write_netcdf, _read_netcdf),
+}
+"""By suffix, how a table is written, and read without the library."""

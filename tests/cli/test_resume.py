@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -10,17 +9,23 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import xarray as xr
 from commands import Gate, Run, begun, ended
-from helpers import contents, environment, planted, slow, write_bare
-from processes import until
+from helpers import contents, environment, slow
+from runs import (
+    SELECT,
+    chosen,
+    killed_and_resumed,
+    mounted,
+    slow_workers,
+    undisturbed,
+    wait_until_gone,
+    write_rows,
+)
 
 from kmufs_stream_cli.interrupt import Interrupted
 
@@ -29,33 +34,7 @@ Whole = tuple[dict[str, Any], list[bytes]]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
-SLOW_WORKER = """
-import time
-from kmufs_stream.sources.zarr_store import StoredRows
-def dask_setup(worker):
-    fast = StoredRows._stored
-    def slow(self, *where):
-        time.sleep(0.03)
-        return fast(self, *where)
-    StoredRows._stored = slow
-"""
-
-
 PROGRAM = (sys.executable, "-m", "kmufs_stream_cli")
-SELECT = ("select", "rows.zarr", "--k", 3, "--h", 5, "--method", "lanczos", "--threads", 2)
-
-
-@pytest.fixture
-def slow_workers(folder: Path) -> dict[str, str]:
-    """Environment in which the workers of a cluster read slowly."""
-    (folder / "slow.py").write_text(SLOW_WORKER)
-    return {"DASK_DISTRIBUTED__WORKER__PRELOAD": str(folder / "slow.py")}
-
-
-def write_rows(folder: Path) -> Path:
-    """rows.zarr: 1500 x 60 in 100 chunks; a Lanczos run reads them more than once."""
-    X = planted(1500, 60, k=3, dtype=np.float32)
-    return write_bare(folder / "rows.zarr", X, chunks=(15, 60)).relative_to(folder)
 
 
 @pytest.fixture
@@ -154,11 +133,10 @@ def test_interrupted_on_a_cluster(
     here: Cli,
     whole: Whole,
     gate: Gate,
-    slow_workers: dict[str, str],
 ) -> None:
     """Ctrl-C reaches all processes of a terminal: the workers go, and nobody complains."""
     command = (*SELECT[:-2], "--workers", 2, "--checkpoint", "kept", "--out", "out.zarr")
-    process = begun(0, *command, gate=gate, **slow_workers)
+    process = begun(0, *command, gate=gate, **slow_workers(folder))
     process.until(lambda: list((folder / "kept").rglob("*.state")))
     os.killpg(process.pid, signal.SIGINT)
     done = ended(process)
@@ -170,19 +148,6 @@ def test_interrupted_on_a_cluster(
     resumed = here(*command[:-6], "--checkpoint", "kept", "--out", "out.zarr", "--resume")
     assert resumed.code == 0, resumed
     assert chosen(folder / "out.zarr") == whole[1]
-
-
-def wait_until_gone(session: int) -> None:
-    """Wait until no process of a session is left."""
-
-    def gone() -> bool:
-        try:
-            os.killpg(session, 0)
-        except ProcessLookupError:
-            return True
-        return False
-
-    until(gone)
 
 
 def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
@@ -210,57 +175,10 @@ def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
     assert chosen(folder / "out.zarr") == whole[1]
 
 
-def chosen(out: Path) -> list[bytes]:
-    """The bits of what a written selection says and holds."""
-    with xr.open_zarr(out) as found, xr.open_zarr(out, group="all_features") as every:
-        names = ["data", "feature_index", "score", "rank"]
-        return [found[name].values.tobytes() for name in names] + [every["score"].values.tobytes()]
-
-
-def killed_at_random(
-    folder: Path, rng: random.Random, kills: int, *more: object, **environs: str
-) -> int:
-    """Kill a selection at random moments until it ends; how often it was killed."""
-    command = (*SELECT[:-2], "--out", "out.zarr", "--checkpoint", "kept")
-    began = time.monotonic()
-    assert ended(begun(0.01, *command, *more, solving=0.3, **environs)).code == 0
-    span = time.monotonic() - began
-    same = chosen(folder / "out.zarr")
-    killed = 0
-    for number in range(2 * kills):
-        if killed == kills:
-            break
-        for path in folder.glob("out.zarr"):
-            path.rename(folder / f"older-{number}")
-        process = begun(0.01, *command, "--resume", *more, solving=0.3, **environs)
-        time.sleep(rng.uniform(0, span))
-        with contextlib.suppress(ProcessLookupError):
-            process.send(signal.SIGKILL)
-        killed += process.end() == -signal.SIGKILL
-        wait_until_gone(process.pid)  # with its workers, if any
-        if (folder / "out.zarr").exists():  # it was whole before the end came
-            assert chosen(folder / "out.zarr") == same
-            continue
-        if rng.random() < 0.5:
-            continue  # the next one goes on and is killed again
-        done = ended(begun(0, *command, "--resume", *rng.choice([(), more])))
-        assert done.code == 0, done
-        assert chosen(folder / "out.zarr") == same
-        assert not (folder / "kept").exists()
-        assert not list(folder.glob(".*"))
-    return killed
-
-
-def test_killed_at_random_moments(rows: Path, folder: Path) -> None:
-    assert killed_at_random(folder, random.Random(1), 2) >= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("--workers", 2)], ids=["threads", "cluster"])
-def test_killed_at_thirty_random_moments(
-    rows: Path, folder: Path, more: Any, slow_workers: dict[str, str]
-) -> None:
-    assert killed_at_random(folder, random.Random(7), 30, *more, **slow_workers) == 30
+def test_killed_at_random_moments(rows: Path, folder: Path, whole: Whole) -> None:
+    alone, rng = undisturbed(folder), random.Random(1)
+    assert alone.bits == whole.bits
+    assert sum(killed_and_resumed(rng, folder, alone) for _ in range(2)) >= 1
 
 
 def test_the_command_line_on_local_workers(rows: Path, whole: Whole) -> None:
@@ -290,12 +208,7 @@ def test_a_full_disk_is_reported_and_leaves_the_older_output(rows: Path, folder:
     assert ended(begun(0, *SELECT, "--out", "older.zarr")).code == 0
     files = (p for p in (folder / "older.zarr").rglob("*") if p.is_file())
     pages = sum(-(-p.stat().st_size // 4096) for p in files)
-    small = folder / "small"
-    small.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={4 * pages * 3 // 2}k", "tmpfs", str(small)]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs to mount a tmpfs")
-    try:
+    with mounted(folder / "small", size=f"{4 * pages * 3 // 2}k") as small:
         shutil.copytree("older.zarr", small / "out.zarr")
         before = contents(small)
         for place in ("--out small/out.zarr --overwrite", "--out o.zarr --checkpoint small/c"):
@@ -306,8 +219,6 @@ def test_a_full_disk_is_reported_and_leaves_the_older_output(rows: Path, folder:
             assert contents(small).items() >= before.items()
             assert not (folder / "o.zarr").exists()
             assert [p.name for p in small.iterdir() if p.name != "c"] == ["out.zarr"]
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
 
 
 LATE = """

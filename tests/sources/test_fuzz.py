@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from helpers import planted, slow, write_bare
+from helpers import planted, write_bare
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -118,8 +117,6 @@ def test_any_store_is_read_as_it_was_written(store: dict[str, Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first", [0, *map(slow, range(50, 500, 50))])
-def test_damage_is_answered_or_told(tmp_path: Path, first: int) -> None:
-    for seed in range(first, first + 50):
+def test_damage_is_answered_or_told(tmp_path: Path) -> None:
+    for seed in range(50):
         fuzzing.survives(seed, tmp_path)
-        shutil.rmtree(tmp_path / "data.zarr", ignore_errors=True)

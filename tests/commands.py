@@ -62,7 +62,7 @@ def ended(process: Begun) -> Run:
 @functools.cache
 def documented() -> dict[str, set[str]]:
     """By command, what docs/output.md says of its --json."""
-    page = (Path(__file__).parents[2] / "docs/output.md").read_text()
+    page = (Path(__file__).parents[1] / "docs/output.md").read_text()
     told: dict[str, set[str]] = {}
     for section in page.split("\n### ")[1:]:
         heading, _, text = section.partition("\n")
