@@ -193,6 +193,16 @@ def same_bits(a: Factor, b: Factor) -> bool:
     return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in pairs)
 
 
+def same_result(ours: Any, theirs: Any) -> None:
+    """Two written selections hold the same, but for where their source lies, and who asked when."""
+    for group in (None, "all_features", "diagnostics"):
+        a, b = (xr.open_zarr(s, group=group, chunks=None).load() for s in (ours, theirs))
+        for dataset in (a, b):
+            for key in ("source", "fingerprint", "command", "created"):
+                dataset.attrs.pop(key, None)
+        xr.testing.assert_identical(a, b)
+
+
 def tied_table(copies: tuple[int, ...], n: int = 64) -> npt.NDArray[Any]:
     """Uncorrelated columns of -1 and 1, each so many times: these are its eigenvalues, too."""
     columns = hadamard(n)[:, 1 : len(copies) + 1]

@@ -36,18 +36,17 @@ def is_netcdf(path: str, inside: str) -> bool:
     try:
         import h5py
 
-        file = h5py.File(path, "r")
-    except (ImportError, OSError):
-        return False  # reported when it is read
-    with file:
-        group = file.get(inside or "/")
-        if not isinstance(group, h5py.Group):
-            return False
-        datasets = [node for node in group.values() if isinstance(node, h5py.Dataset)]
-        return "_NCProperties" in file.attrs or (
-            any(d.is_scale for d in datasets)
-            and all(d.is_scale or all(map(len, d.dims)) for d in datasets)
-        )
+        with h5py.File(path, "r") as file:
+            group = file.get(inside or "/")
+            if not isinstance(group, h5py.Group):
+                return False
+            datasets = [node for node in group.values() if isinstance(node, h5py.Dataset)]
+            return "_NCProperties" in file.attrs or (
+                any(d.is_scale for d in datasets)
+                and all(d.is_scale or all(map(len, d.dims)) for d in datasets)
+            )
+    except (ImportError, OSError, KeyError, RuntimeError):
+        return False  # missing or damaged: reported when it is read
 
 
 def open_mat(path: str, inside: str, budget: int) -> ForeignTable:

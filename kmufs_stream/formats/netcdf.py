@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import dask
 import numpy as np
 import xarray as xr
@@ -24,8 +26,8 @@ def write_netcdf(
         stored = xr.open_dataset(
             path, group=inside or None, decode_times=False, mask_and_scale=False, chunks=None
         )
-    except (ValueError, OSError) as error:
-        if isinstance(error, ValueError) and ("engine" in str(error) or "depend" in str(error)):
+    except Exception as error:  # h5netcdf and h5py raise anything where a file is damaged
+        if isinstance(error, ValueError) and find_spec("h5netcdf") is None:
             raise missing_library(f"Reading {path}", "h5netcdf") from error
         raise unreadable(path, error) from error
     with stored:
@@ -40,8 +42,13 @@ def write_netcdf(
         progress(Started("converting"))
         lazy = stored.drop_encoding()
         lazy = lazy.assign({name: v.variable.chunk(blocks[name]) for name, v in lazy.items()})
-        with dask.config.set(scheduler="synchronous"):
-            lazy.to_zarr(folder, mode="w", zarr_format=3, consolidated=False)
+        try:
+            with dask.config.set(scheduler="synchronous"):
+                lazy.to_zarr(folder, mode="w", zarr_format=3, consolidated=False)
+        except OSError as error:
+            if error.errno is None:  # HDF5's; a disk that cannot be written to has a number
+                raise unreadable(path, error) from error
+            raise
         return {str(dim): size for dim, size in stored.sizes.items()}
 
 

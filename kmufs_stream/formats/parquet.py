@@ -73,9 +73,13 @@ class _File:
         opening = partial(pq.ParquetFile, buffer_size=PAGE_BYTES, pre_buffer=False)
         with reading(self.path), opening(self.path, page_checksum_verification=True) as opened:
             stored = [name for name in self.schema.names if name in columns]
+            left = self.metadata.num_rows
             for batch in opened.iter_batches(rows, columns=stored, use_threads=False):
                 same = {n: pa.repeat(pa.scalar(v), len(batch)) for n, v in self.known.items()}
                 yield same | {name: batch[name] for name in stored}
+                left -= len(batch)
+            if left:  # pyarrow ends early where a column says that it is shorter
+                raise pa.ArrowInvalid(f"{left:,} of {self.metadata.num_rows:,} rows are not there")
 
 
 def open_parquet(

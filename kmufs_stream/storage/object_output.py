@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 from upath import UPath
@@ -38,6 +38,13 @@ from kmufs_stream.storage.places import (
 )
 
 _tokens: set[str] = set()  # of this process's locks
+
+
+class _Lock(NamedTuple):
+    """A lock, and what is in no other's."""
+
+    path: UPath
+    token: str
 
 
 class TakenError(RequestError):
@@ -69,10 +76,10 @@ def check_writable_address(out: UPath) -> None:
 @contextlib.contextmanager
 def new_in_object_store(out: UPath, *, overwrite: bool) -> Iterator[Store]:
     """Yield a store that is at ``out`` when the block ends, and removed if it fails."""
-    with store_errors(out):
-        lock, place = _acquire(out), None
+    with store_errors(out), _locked(out) as lock:
+        place = None
         try:
-            replaces, died = is_zarr(out), _number(lock) > 0
+            replaces, died = is_zarr(out), _number(lock.path) > 0
             if not overwrite if replaces else exists(out) and not died:
                 raise appeared_meanwhile(out)
             place = _workspace(out) / "new" if replaces else out
@@ -152,32 +159,38 @@ def _check_locks(out: UPath) -> int:
     return _number(locks[-1]) + 1 if locks else 0
 
 
-def _acquire(out: UPath) -> UPath:
-    """Create this run's lock. Raises TakenError where another run holds one."""
-    lock = _workspace(out) / f"claim-{_check_locks(out)}"
-    token = uuid.uuid4().hex
+@contextlib.contextmanager
+def _locked(out: UPath) -> Iterator[_Lock]:
+    """Create this run's lock; where it is still there in the end, it is that of a dead run.
+
+    Raises TakenError where another run holds one.
+    """
+    lock = _Lock(_workspace(out) / f"claim-{_check_locks(out)}", uuid.uuid4().hex)
     owner = {
-        "token": token,
+        "token": lock.token,
         "host": socket.gethostname(),
         "process": os.getpid(),
         "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
-    _tokens.add(token)
+    _tokens.add(lock.token)
     try:
-        _create(lock, json.dumps(owner).encode())
-    except FileExistsError:
-        raise _being_written(out, "Another run") from None
-    return lock
+        try:
+            _create(lock.path, json.dumps(owner).encode())
+        except FileExistsError:
+            raise _being_written(out, "Another run") from None
+        yield lock
+    finally:
+        _tokens.discard(lock.token)
 
 
-def _is_ours(lock: UPath) -> bool:
+def _is_ours(lock: _Lock) -> bool:
     try:
-        return json.loads(lock.read_bytes())["token"] in _tokens
+        return bool(json.loads(lock.path.read_bytes())["token"] == lock.token)
     except FileNotFoundError:
         return False
 
 
-def _release(out: UPath, lock: UPath) -> None:
+def _release(out: UPath, lock: _Lock) -> None:
     if _is_ours(lock):
         remove(_workspace(out))
 
@@ -189,7 +202,13 @@ def _create(place: UPath, content: bytes) -> None:
     """
     put = place.fs.pipe_file
     common = "mode" in inspect.signature(put).parameters  # Azure's has an option of its own
-    put(place.path, content, **({"mode": "create"} if common else {"overwrite": False}))
+    try:
+        put(place.path, content, **({"mode": "create"} if common else {"overwrite": False}))
+    except FileExistsError:
+        if (
+            place.fs.cat_file(place.path) != content
+        ):  # else the answer was lost, and clients ask again
+            raise
 
 
 def _being_written(out: UPath, who: str) -> TakenError:

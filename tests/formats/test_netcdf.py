@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,17 @@ def test_netcdf_is_known_by_what_it_holds(tmp_path: Path, named: bool, group: st
     xr.testing.assert_identical(found, AIR)
     bare = converted(f"{path}::/{group}/air".replace("//", "/"))  # a dataset asked for is just that
     np.testing.assert_array_equal(bare["data"], AIR["air"])
+
+
+@pytest.mark.filterwarnings("ignore")  # xarray's, of what it leaves open
+def test_damage_is_told_of_the_file_that_is_read(tmp_path: Path) -> None:
+    path, checked = tmp_path / "x.nc", {"air": {"fletcher32": True}}
+    xr.Dataset({"air": (("time", "lat"), X)}).to_netcdf(path, engine="h5netcdf", encoding=checked)
+    whole = path.read_bytes()
+    places = [found.start() for found in re.finditer(b"OHDR", whole)]
+    for at in (0, *places, whole.index(X[:1].tobytes())):
+        path.write_bytes(whole[:at] + bytes(8) + whole[at + 8 :])
+        assert refused(path, r"x\.nc cannot be read").code == "unreadable"
 
 
 def test_netcdf_whose_variables_are_in_a_group(tmp_path: Path) -> None:

@@ -46,6 +46,14 @@ def test_names_and_dtype_are_kept(tmp_path: Path, kind: str, dtype: str) -> None
     assert found["sample"].values.tolist() == table.index.tolist()
 
 
+def test_rows_that_a_damaged_file_does_not_give_are_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, "parquet", named_frame())
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *_, **__: iter(()))
+    assert refused(path, "150 of 150 rows are not there").code == "unreadable"
+
+
 def test_times_truth_and_categories_describe_the_samples(tmp_path: Path) -> None:
     days = pd.Series(DAYS.astype("M8[us]"))
     days[3] = pd.NaT

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import fsspec
+import fsspec.implementations.memory
 import icechunk
 import numpy as np
 import pytest
@@ -281,6 +282,32 @@ def test_a_lock_that_was_taken_away_is_noticed(memory: str) -> None:
     assert object_output._locks(out)  # it is not ours to remove
 
 
+def test_a_run_that_failed_here_holds_no_lock_and_a_lost_answer_is_no_other_run(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = place_of(f"{memory}/out.zarr")
+    put = fsspec.implementations.memory.MemoryFileSystem.pipe_file
+
+    def lost(place: Any) -> None:
+        raise ConnectionResetError("gone")
+
+    def asked_again(self: Any, *given: Any, **options: Any) -> None:
+        put(self, *given, **options)
+        put(self, *given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(object_output, "remove", lost)
+        with contextlib.suppress(ZeroDivisionError), new_zarr(out, overwrite=False) as root:
+            zarr.open_group(root, mode="w")
+            raise ZeroDivisionError
+    assert object_output._locks(out)
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "pipe_file", asked_again)
+    with new_zarr(out, overwrite=False) as root:
+        zarr.open_group(root, mode="w").attrs["made"] = "now"
+    assert zarr.open_group(str(out), mode="r").attrs["made"] == "now"
+    assert not object_output._locks(out)
+
+
 def test_memory_and_stores_made_in_python(
     memory: str, genes: Path, here: Any, tmp_path: Path
 ) -> None:
@@ -501,7 +528,8 @@ def test_a_lock_is_put_only_where_none_is_however_a_store_says_so() -> None:
             raise FileExistsError(path)
         held[path] = value
 
-    place: Any = SimpleNamespace(fs=SimpleNamespace(pipe_file=pipe_file), path="out/claim-0")
+    store = SimpleNamespace(pipe_file=pipe_file, cat_file=held.__getitem__)
+    place: Any = SimpleNamespace(fs=store, path="out/claim-0")
     object_output._create(place, b"one")
     with pytest.raises(FileExistsError):
         object_output._create(place, b"another")
