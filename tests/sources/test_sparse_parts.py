@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 from anndata import AnnData
 from helpers import every_score
-from reference import assert_same_scores
+from reference import assert_same_scores, reference
 from sources.anndata_stores import Write, annotated, counts, write_h5ad, write_zarr3
 
 from kmufs_stream import (
@@ -86,6 +86,19 @@ def assert_same(found: Factor, expected: Factor, tolerance: float = 1e-8) -> Non
     np.testing.assert_array_equal(found.sample.index, expected.sample.index)
     np.testing.assert_allclose(found.sample.values, expected.sample.values, rtol=1e-12)
     assert_same_scores(every_score(found, K), every_score(expected, K), tolerance)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_samples_and_features(method: str, stored: Callable[[Write], Path]) -> None:
+    X = counts(seed=1).astype(np.float64)
+    expected = reference(X)
+    matrix = open_matrix(stored(write_h5ad), layer="float64")
+    factor = decompose(matrix, K, method=method, lanczos=CLOSE)
+    assert_same_scores(every_score(factor, K), expected.every_score(K), 1e-9)
+    np.testing.assert_allclose(factor.features.mean, expected.mean, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(factor.features.std, expected.std, rtol=1e-10)
+    assert factor.features.excluded["constant"].tolist() == expected.constant.tolist()
+    np.testing.assert_array_equal(factor.sample.values, X[factor.sample.index])
 
 
 @pytest.mark.parametrize("screening", POLICIES, ids=lambda s: f"{s.missing} {s.min_nonzero}")

@@ -199,8 +199,12 @@ def test_fill_values_are_missing_where_xarray_says_so(
         return write_xarray(tmp_path / name, array, zarr_format=zarr_format, encoding=encoding)
 
     whole = np.maximum(np.round(X * 10), 0).astype(dtype)
-    bare = write_bare(tmp_path / "bare", whole, zarr_format=zarr_format, fill_value=0)
-    for path in (bare, write("a.zarr", whole, None)):
+    options: Any = {"zarr_format": zarr_format, "fill_value": 0}
+    bare = write_bare(tmp_path / "bare", whole, **options)
+    beside = write_bare(tmp_path / "group" / "x", whole, **options)
+    zarr.open_group(beside.parent, zarr_format=options["zarr_format"])
+    zarr.open_array(beside).attrs["_ARRAY_DIMENSIONS"] = ["s", "f"]
+    for path in (bare, beside.parent, write("a.zarr", whole, None)):
         matrix = open_matrix(path)
         assert matrix.dtype == np.dtype(dtype)
         np.testing.assert_array_equal(values(matrix), whole)
