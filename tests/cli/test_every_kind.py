@@ -192,7 +192,6 @@ REFUSED = [
     (bare(INFINITE), "--missing mean", "not_finite", "--exclude-features"),
     (bare(EVERYWHERE), "--missing drop-samples", "too_few_samples", "--missing"),
     (bare(EVERYWHERE), "--missing drop-features", "no_features", "--missing"),
-    (bare(X), "--missing zero", "bad_option", "mean"),
     (bare(X), "--min-std 1e9", "no_features", "--min-std"),
     (bare(X), "--min-nonzero 2", "bad_option", "0 and 1"),
     (bare(X), "--features @none.txt", "not_found", "one label on each line"),

@@ -76,22 +76,6 @@ def test_many_variables_are_not_all_listed(cli: Cli, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
-    [
-        ("select x.zarr --clusters 2 --h 3", "No such option: --clusters"),
-        ("convert x.csv --out y.zarr", "No such option: --out"),
-        ("version", "No such command 'version'.\n  See kmufs-stream --help.\n"),
-        ("decompose --k", "See kmufs-stream decompose --help.\n"),
-    ],
-)
-def test_words_that_are_none_of_ours(cli: Cli, folder: Path, typed: str, told: str) -> None:
-    write_bare(folder / "x.zarr", planted(20, 6), chunks=(20, 6))
-    done = cli(*shlex.split(typed))
-    assert (done.code, done.out) == (2, "")
-    assert told in done.err
-
-
-@pytest.mark.parametrize(
     ("k", "h", "told"),
     [(1, 3, "--k 2"), (5, 3, "--h 4 or more"), (4, 3, None), (2, 3, None)],
 )

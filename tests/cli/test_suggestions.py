@@ -43,7 +43,6 @@ SELECT = ("select", "cells.zarr", "--variable", "counts", "--k", 2, "--h", 3)
     [
         (("select", "cells.zarr", "--k", 2, "--h", 3, "--solvr", "css"), "--solver"),
         (("select", "cels.zarr", "--k", 2, "--h", 3), "'cells.zarr'"),
-        (("select", "cells.zarr", "--variable", "count", "--k", 2, "--h", 3), "'counts'"),
         ((*SELECT, "--solver", "consensu"), "'consensus'"),
         ((*SELECT, "--solver", "ADMM"), "'admm'"),
         ((*SELECT, "--method", "lancsoz"), "'lanczos'"),
