@@ -10,7 +10,6 @@ from helpers import few_telling, planted, tied_table
 
 from kmufs_stream import LanczosOptions, RequestError, decompose
 from kmufs_stream.factors.factor import RowSample
-from kmufs_stream.factors.methods.leading import components_for, orient_columns, score_tolerance
 
 
 def test_variance_beyond_double_precision_is_refused() -> None:
@@ -28,20 +27,8 @@ def test_largest_numbers_are_standardised() -> None:
     np.testing.assert_allclose(decompose(X, 1).features.std[2], 1.7e308)
 
 
-def test_columns_are_oriented_by_their_largest_entry() -> None:
-    vectors = np.array([[0.1, -0.9], [-0.8, 0.3]])
-    np.testing.assert_array_equal(orient_columns(vectors), [[-0.1, 0.9], [0.8, -0.3]])
-
-
-@pytest.mark.parametrize(
-    ("k", "usable", "kept"), [(3, 100, 7), (3, 5, 5), (1, 1, 1), (50, 101, 101)]
-)
-def test_components_kept(k: int, usable: int, kept: int) -> None:
-    assert components_for(k, usable) == kept
-
-
-@pytest.mark.parametrize("cuts", [[], [0, 7, 7, 8], [4, 8], [11], [20]])
-@pytest.mark.parametrize("rows", [1, 4, 9, 50])
+@pytest.mark.parametrize("cuts", [[], [0, 7, 7, 8], [20]])
+@pytest.mark.parametrize("rows", [1, 4, 50])
 def test_runs_of_a_sample_do_not_follow_its_pieces_nor_join_them(
     cuts: list[int], rows: int
 ) -> None:
@@ -54,11 +41,6 @@ def test_runs_of_a_sample_do_not_follow_its_pieces_nor_join_them(
     assert len(sample.pieces) == len(cuts) + 1
     np.testing.assert_array_equal(sample.values, x)
     assert len(sample.pieces) == 1
-
-
-def test_ties() -> None:
-    assert score_tolerance("float64") == 1e-12
-    assert score_tolerance("float32") == 1e-6
 
 
 def test_rank_counts_what_stands_above_rounding() -> None:

@@ -18,7 +18,7 @@ def found(X: NDArray[np.float64], k: int) -> NDArray[np.bool_]:
     return beyond_noise(factor.components[:, :k], factor.eigenvalues[:k], len(X))
 
 
-@pytest.mark.parametrize(("n", "p", "k"), [(600, 400, 3), (2000, 60, 5), (200, 400, 4)])
+@pytest.mark.parametrize(("n", "p", "k"), [(2000, 60, 5), (200, 400, 4)])
 def test_features_that_tell_clusters_apart_are_found_and_hardly_others(
     n: int, p: int, k: int
 ) -> None:
@@ -43,7 +43,7 @@ def test_all_copies_of_one_feature_are_found() -> None:
     assert found(X, 1).all()
 
 
-@pytest.mark.parametrize("method", ["gram", "tsqr", "lanczos"])
+@pytest.mark.parametrize("method", ["gram", "lanczos"])
 def test_a_result_tells_what_is_noise_in_it(method: str) -> None:
     X = few_telling(800, 60, 4, TELLING)
 

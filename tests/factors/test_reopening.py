@@ -11,6 +11,7 @@ import xarray as xr
 from helpers import planted
 
 from kmufs_stream import (
+    Factor,
     RequestError,
     apply,
     decompose,
@@ -18,6 +19,7 @@ from kmufs_stream import (
     info,
     load_factor,
     open_matrix,
+    save_factor,
     select,
     update,
 )
@@ -34,22 +36,27 @@ def grids(n: int, seed: int = 0) -> xr.Dataset:
     return xr.Dataset({"air": (dims, values), "sea": (dims, -values)}, places)
 
 
-@pytest.fixture
-def stores(tmp_path: Path) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Two stores of such grids."""
-    paths = [str(tmp_path / f"{name}.zarr") for name in ("old", "new")]
+    folder = tmp_path_factory.mktemp("grids")
+    paths = str(folder / "old.zarr"), str(folder / "new.zarr")
     for path, n in zip(paths, (60, 40), strict=True):
         grids(n, seed=n).to_zarr(path)
-    return paths[0], paths[1]
+    return paths
+
+
+@pytest.fixture(scope="module")
+def of_air(stores: tuple[str, str]) -> Factor:
+    return decompose(open_matrix(stores[0], variable="air", sample_dims="time"), 3)
 
 
 def test_results_and_factors_know_where_the_table_is(
-    stores: tuple[str, str], tmp_path: Path
+    stores: tuple[str, str], of_air: Factor, tmp_path: Path
 ) -> None:
     old, new = stores
-    matrix = open_matrix(old, variable="air", sample_dims="time")
     factor, result = tmp_path / "factor.zarr", tmp_path / "chosen.zarr"
-    decompose(matrix, 3, out=factor)
+    save_factor(of_air, factor)
     assert load_factor(factor).located == SAID
     select(old, 3, 4, factor=factor, solver="exact", out=result)
     judged = evaluate(result, data=old, starts=1)
@@ -63,9 +70,8 @@ def test_results_and_factors_know_where_the_table_is(
     assert open_like(load_factor(factor), grids(40)["sea"]).shape == (40, 12)
 
 
-def test_what_is_given_counts(stores: tuple[str, str], tmp_path: Path) -> None:
-    old, new = stores
-    factor = decompose(open_matrix(old, variable="air", sample_dims="time"), 3)
+def test_what_is_given_counts(stores: tuple[str, str], of_air: Factor, tmp_path: Path) -> None:
+    new, factor = stores[1], of_air
     assert open_like(factor, new, variable="sea").metadata.name == "sea"
     deep = str(tmp_path / "deep.zarr")
     grids(50).to_zarr(deep, group="a/b")
@@ -79,8 +85,8 @@ def test_what_is_given_counts(stores: tuple[str, str], tmp_path: Path) -> None:
         open_like(factor, new, where="nothing > 3")
 
 
-def test_data_unlike_those_are_opened_as_they_are(stores: tuple[str, str], tmp_path: Path) -> None:
-    factor = decompose(open_matrix(stores[0], variable="air", sample_dims="time"), 3)
+def test_data_unlike_those_are_opened_as_they_are(of_air: Factor, tmp_path: Path) -> None:
+    factor = of_air
     xr.Dataset({"x": (("a", "b"), planted(20, 5))}).to_zarr(tmp_path / "flat.zarr")
     with pytest.raises(RequestError, match="no variable 'air'"):
         open_like(factor, tmp_path / "flat.zarr")
@@ -145,10 +151,8 @@ def test_a_factor_knows_what_of_its_data_takes_part(tmp_path: Path) -> None:
 
 
 def test_nothing_but_where_the_table_is_is_taken_from_what_was_made(
-    stores: tuple[str, str],
+    stores: tuple[str, str], of_air: Factor
 ) -> None:
-    old, new = stores
-    factor = decompose(open_matrix(old, variable="air", sample_dims="time"), 3)
     more = {"features": "@secret", "storage_options": {"endpoint_url": "elsewhere"}, "retries": -1}
-    told = replace(factor, located=factor.located | more)
-    assert open_like(told, new).provenance.located == factor.located
+    told = replace(of_air, located=of_air.located | more)
+    assert open_like(told, stores[1]).provenance.located == of_air.located

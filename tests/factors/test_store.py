@@ -6,7 +6,6 @@ import dataclasses
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,45 +29,25 @@ X = planted(300, 12)
 THIS_FORMAT = FORMAT_VERSIONS[FACTOR]
 
 
-@pytest.mark.parametrize("dtype", ["u1", "f4", ">f8"])
-@pytest.mark.parametrize("method", ["gram", "tsqr"])
+@pytest.mark.parametrize(("dtype", "method"), [("u1", "gram"), ("f4", "tsqr"), (">f8", "gram")])
 def test_round_trip(tmp_path: Path, dtype: str, method: str) -> None:
     whole = np.clip(X * 20 + 50, 0, 200).astype(dtype)
     whole[:, 5] = 9
     factor = decompose(whole, 3, method=method)
-    save_factor(factor, tmp_path / "f.zarr")
-    loaded = load_factor(tmp_path / "f.zarr")
-    native = dataclasses.replace(
-        factor,
-        sample=dataclasses.replace(
-            factor.sample, pieces=[factor.sample.values.astype(np.dtype(dtype).newbyteorder("="))]
-        ),
-        features=dataclasses.replace(factor.features),
-    )
-    assert loaded.sample.values.dtype.newbyteorder("=") == native.sample.values.dtype
+    path = os.fspath(tmp_path / "f.zarr")
+    save_factor(factor, path)
+    loaded = load_factor(path)
+    assert loaded.sample.values.dtype.newbyteorder("=") == np.dtype(dtype).newbyteorder("=")
     np.testing.assert_array_equal(loaded.sample.values, whole[loaded.sample.index])
-    same = dataclasses.replace(loaded, sample=native.sample)
-    assert same_bits(same, native)
+    assert same_bits(dataclasses.replace(loaded, sample=factor.sample), factor)
     assert loaded.sample.index.tolist() == factor.sample.index.tolist()
     assert loaded.features.samples == 300
     assert {r: i.tolist() for r, i in loaded.features.excluded.items()} == {"constant": [5]}
-    for name in (
-        "score_error",
-        "settled",
-        "last_change",
-        "method",
-        "precision",
-        "passes",
-        "fingerprint",
-    ):
+    kept = ("score_error", "settled", "last_change", "method", "precision", "passes", "rank")
+    for name in (*kept, "fingerprint"):
         assert getattr(loaded, name) == getattr(factor, name), name
-    assert loaded.rank == factor.rank
-
-
-def test_xarray_opens_it_without_warning(tmp_path: Path) -> None:
-    save_factor(decompose(X, 3), tmp_path / "f.zarr")
-    with no_warnings(), xr.open_zarr(tmp_path / "f.zarr") as opened:
-        assert opened["components"].shape == (12, 7)
+    with no_warnings(), xr.open_zarr(path) as opened:
+        assert opened["components"].shape == (11, 7)
         assert opened.attrs["format"] == "kmufs-factor"
         assert opened.attrs["format_version"] == THIS_FORMAT
 
@@ -91,20 +70,6 @@ def test_any_k_and_h_without_reading_more_than_the_probe(tmp_path: Path) -> None
         np.testing.assert_allclose(chosen.scores.sum(), chosen.objective)
         assert [a for a, _ in rows.reads] == probe_starts(300, 50)
         assert sum(b - a for a, b in rows.reads) < 300
-
-
-def test_result_from_a_factor_equals_the_direct_one(tmp_path: Path) -> None:
-    path = write_xarray(tmp_path / "x.zarr", labelled(X).drop_vars(CELL), chunks=(50, 12))
-    save_factor(decompose(path, 3), tmp_path / "f.zarr")
-    select(path, 3, 5, out=tmp_path / "direct.zarr")
-    select(path, 3, 5, factor=tmp_path / "f.zarr", out=tmp_path / "from.zarr")
-    with xr.open_zarr(tmp_path / "direct.zarr") as a, xr.open_zarr(tmp_path / "from.zarr") as b:
-        xr.testing.assert_identical(a, b)
-    with (
-        xr.open_zarr(tmp_path / "direct.zarr", group="all_features") as a,
-        xr.open_zarr(tmp_path / "from.zarr", group="all_features") as b,
-    ):
-        xr.testing.assert_identical(a, b)
 
 
 CELL = ["cell", "depth", "batch", "when", "number", "weight", "found"]
@@ -149,17 +114,19 @@ def test_changed_chunk_that_the_probe_does_not_see_is_noticed(tmp_path: Path) ->
 
 
 def test_factor_of_data_in_memory_notices_other_data() -> None:
-    factor = decompose(X, 3)
-    assert select(X.copy(), 3, 5, factor=factor).passes == 0
-    with pytest.raises(RequestError, match="the values of the rows"):
-        select(X + 1, 3, 5, factor=factor)
-    with pytest.raises(RequestError, match="its shape is"):
-        select(X[:, :11], 3, 5, factor=factor)
-
-
-def test_factor_for_no_samples_is_refused() -> None:
-    with pytest.raises(RequestError, match="shape"):
-        select(X[:0], 3, 5, factor=decompose(X, 3))
+    whole = np.random.default_rng(0).normal(size=(20_000, 6))
+    factor = decompose(whole, 2)
+    assert select(whole.copy(), 2, 3, factor=factor).passes == 0
+    beside_the_probe = whole.copy()
+    beside_the_probe[1000:1100] *= 3
+    for other, why in (
+        (whole + 1, "the values of the rows"),
+        (whole[:, :5], "its shape is"),
+        (whole[:0], "shape"),
+        (beside_the_probe, "does not belong"),
+    ):
+        with pytest.raises(RequestError, match=why):
+            select(other, 2, 3, factor=factor)
 
 
 def test_k_beyond_the_factor_is_refused() -> None:
@@ -169,44 +136,33 @@ def test_k_beyond_the_factor_is_refused() -> None:
     assert select(X, 5, 8, solver="exact", factor=factor).k == 5
 
 
-def break_factor(path: Path, what: str) -> Path:
-    if what == "missing":
-        return path.with_name("none.zarr")
-    if what == "other store":
-        return write_bare(path.with_name("x.zarr"), X)
-    if what == "result":
-        select(X, 2, 3, out=path.with_name("result.zarr"))
-        return path.with_name("result.zarr")
-    if what == "folder":
-        path.with_name("empty").mkdir()
-        return path.with_name("empty")
-    save_factor(decompose(X, 2), path)
-    if what == "version":
-        zarr.open_group(path).attrs["format_version"] = THIS_FORMAT + 1
-        zarr.consolidate_metadata(path)
-    if what == "truncated":
-        text = (path / "zarr.json").read_text()
-        (path / "zarr.json").write_text(text[: len(text) // 2])
-    return path
-
-
 @pytest.mark.parametrize(
     ("what", "code", "message"),
     [
         ("missing", "not_found", "does not exist"),
-        ("other store", "not_a_factor", "x.zarr"),
+        ("store", "not_a_factor", "store.zarr"),
         ("result", "not_a_factor", "is not a factor"),
         ("folder", "not_a_factor", "is not a factor"),
-        (
-            "version",
-            "factor_format",
-            f"format {THIS_FORMAT + 1}, this version reads {THIS_FORMAT}",
-        ),
+        ("version", "factor_format", f"format {THIS_FORMAT + 1}, this version reads {THIS_FORMAT}"),
         ("truncated", "not_a_factor", "is not a factor"),
     ],
 )
 def test_what_is_no_factor_is_refused(tmp_path: Path, what: str, code: str, message: str) -> None:
-    path = break_factor(tmp_path / "f.zarr", what)
+    path = tmp_path / f"{what}.zarr"
+    if what == "store":
+        write_bare(path, X)
+    elif what == "result":
+        select(X, 2, 3, out=path)
+    elif what == "folder":
+        path.mkdir()
+    elif what == "version":
+        save_factor(decompose(X, 2), path)
+        zarr.open_group(path).attrs["format_version"] = THIS_FORMAT + 1
+        zarr.consolidate_metadata(path)
+    elif what == "truncated":
+        save_factor(decompose(X, 2), path)
+        text = (path / "zarr.json").read_text()
+        (path / "zarr.json").write_text(text[: len(text) // 2])
     with pytest.raises(RequestError, match=message) as caught:
         load_factor(path)
     assert caught.value.code == code
@@ -214,32 +170,17 @@ def test_what_is_no_factor_is_refused(tmp_path: Path, what: str, code: str, mess
         select(X, 2, 3, factor=path)
 
 
-def test_paths_may_be_text(tmp_path: Path) -> None:
-    save_factor(decompose(X, 2), os.fspath(tmp_path / "f.zarr"))
-    assert load_factor(os.fspath(tmp_path / "f.zarr")).rank == 5
-
-
 def test_saving_never_removes_what_is_there(tmp_path: Path) -> None:
-    folder: Any = tmp_path / "precious"
-    folder.mkdir()
-    (folder / "thesis.txt").write_text("years of work")
+    (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(RequestError):
-        save_factor(decompose(X, 2), folder)
-    assert (folder / "thesis.txt").exists()
+        save_factor(decompose(X, 2), tmp_path)
+    assert (tmp_path / "thesis.txt").exists()
 
 
-@pytest.mark.parametrize("lost", ["usable", "mean", "sample", "components", "correlation"])
-def test_factor_that_lost_chunks_is_refused(tmp_path: Path, lost: str) -> None:
+def test_factor_that_lost_chunks_is_refused(tmp_path: Path) -> None:
     save_factor(decompose(X, 3), tmp_path / "f.zarr")
-    shutil.rmtree(tmp_path / "f.zarr" / lost / "c")
-    with pytest.raises(BrokenError, match="is damaged"):
-        load_factor(tmp_path / "f.zarr")
-
-
-def test_factor_of_data_in_memory_that_changed_beside_the_probe_is_refused() -> None:
-    whole = np.random.default_rng(0).normal(size=(20_000, 6))
-    factor = decompose(whole, 2)
-    other = whole.copy()
-    other[1000:1100] *= 3
-    with pytest.raises(RequestError, match="does not belong"):
-        select(other, 2, 3, factor=factor)
+    for lost in ("usable", "mean", "sample", "components", "correlation"):
+        damaged = shutil.copytree(tmp_path / "f.zarr", tmp_path / f"{lost}.zarr")
+        shutil.rmtree(damaged / lost / "c")
+        with pytest.raises(BrokenError, match="is damaged"):
+            load_factor(damaged)

@@ -1,11 +1,13 @@
 """The bi-linear ADMM written straight from its formulas: dense A, one plain SVD per iteration.
 
-The independent oracle of the solver tests. Slow, and meant to be read beside Algorithm 1 of
-Sun, Ding and Fan (arXiv 2411.15197).
+The independent oracle of the solver tests, beside others. Slow, and meant to be read beside
+Algorithm 1 of Sun, Ding and Fan (arXiv 2411.15197).
 """
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,3 +96,13 @@ def spectral_embedding(X: Array, q: int, neighbours: int = 10) -> Array:
         A[i, near] = A[near, i] = 1.0
     D = np.diag(1 / np.sqrt(A.sum(axis=1)))
     return np.linalg.eigh(D @ A @ D)[1][:, ::-1][:, :q]
+
+
+def traced_peak(call: Callable[[], object]) -> int:
+    """Bytes that a call holds at most."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

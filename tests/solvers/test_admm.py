@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from functools import cache
 from typing import Any
 
@@ -15,7 +14,7 @@ from kmufs_stream.solvers.admm import admm, admm_bytes, start
 from kmufs_stream.solvers.exact import exact
 from kmufs_stream.solvers.scores import feature_scores
 from kmufs_stream.solvers.solution import Solution
-from tests.solvers.literal import literal_admm
+from tests.solvers.literal import literal_admm, traced_peak
 from tests.solvers.real_factors import CASES, factors
 
 Array = npt.NDArray[np.float64]
@@ -217,10 +216,5 @@ def test_memory_stays_below_the_bound(
     P, lam = small_factor(p, k)
     if method == "householder":
         monkeypatch.setattr("kmufs_stream.solvers.polar._inner", lambda *_: None)
-    tracemalloc.start()
-    try:
-        admm(P, lam, h, tolerance=1e-12, max_iter=2)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = traced_peak(lambda: admm(P, lam, h, tolerance=1e-12, max_iter=2))
     assert 4 * 8 * p * h <= peak <= admm_bytes(p, k, h)

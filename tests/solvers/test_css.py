@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from kmufs_stream.solvers.correlations import factor_rows
 from kmufs_stream.solvers.css import css, css_bytes
+from tests.solvers.literal import traced_peak
 from tests.solvers.real_factors import CLUSTERS, factors, leading, standardised
 
 Array = npt.NDArray[np.float64]
@@ -89,32 +88,26 @@ def test_copies_gain_nothing() -> None:
 
 
 def test_without_the_matrix_the_factor_replaces_it() -> None:
-    # With all components the factor gives the matrix itself.
+    # With all components the factor gives the matrix itself; of fewer it keeps the diagonal.
     Z, _, P, lam = small(60, 10, 10)
-    kept = css(P[:, :3], lam[:3], (Z.T @ Z / len(Z)).__getitem__, 6, tolerance=1e-10)
-    modelled = css(P[:, :3], lam[:3], factor_rows(P, lam), 6, tolerance=1e-10)
+    C = Z.T @ Z / len(Z)
+    kept, modelled = (
+        css(P[:, :3], lam[:3], rows, 6, tolerance=1e-10)
+        for rows in (C.__getitem__, factor_rows(P, lam))
+    )
     assert modelled.selected.tolist() == kept.selected.tolist()
-    np.testing.assert_allclose(factor_rows(P, lam)(np.arange(10)), Z.T @ Z / len(Z), atol=1e-12)
-
-
-def test_rows_of_a_truncated_factor_keep_the_diagonal() -> None:
-    _, _, P, lam = small(60, 10, 3)
-    rows = factor_rows(P, lam)(np.array([7, 2]))
-    expected = (P * lam) @ P.T
+    np.testing.assert_allclose(factor_rows(P, lam)(np.arange(10)), C, atol=1e-12)
+    expected = (P[:, :3] * lam[:3]) @ P[:, :3].T
     np.fill_diagonal(expected, 1.0)
-    np.testing.assert_allclose(rows, expected[[7, 2]], atol=1e-14)
+    truncated = factor_rows(P[:, :3], lam[:3])(np.array([7, 2]))
+    np.testing.assert_allclose(truncated, expected[[7, 2]], atol=1e-14)
 
 
 def test_memory_stays_below_the_bound() -> None:
     p, k, h = 3000, 10, 60
     P = np.linalg.qr(np.random.default_rng(0).standard_normal((p, k)))[0]
     rows = factor_rows(P, np.full(k, 20.0))
-    tracemalloc.start()
-    try:
-        css(P, np.full(k, 20.0), rows, h, tolerance=1e-12)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = traced_peak(lambda: css(P, np.full(k, 20.0), rows, h, tolerance=1e-12))
     assert 8 * p * h <= peak <= css_bytes(p, k, h)
 
 

@@ -69,13 +69,6 @@ def test_fewer_vectors_than_parts_tell_apart_what_lies_far_apart() -> None:
     np.testing.assert_allclose(found[120:], np.tile(-found[0], (120, 1)))
 
 
-def test_more_parts_than_vectors_and_coordinates() -> None:
-    rng = np.random.default_rng(0)
-    rows = 100.0 * np.repeat(np.arange(40), 15)[:, None] + rng.random((600, 2))
-    found = of_rows(rows, 6)
-    np.testing.assert_allclose(found.T @ found, np.eye(6), atol=1e-9)
-
-
 def test_equal_rows_are_one_place() -> None:
     rows = clusters(150, 1.0)
     counts = np.random.default_rng(1).integers(1, 40, 150)
@@ -90,13 +83,6 @@ def test_the_order_of_rows_and_rounding_do_not_matter(m: int) -> None:
     order = rng.permutation(m)
     rounded = rows * (1 + 1e-15 * rng.standard_normal(rows.shape))
     np.testing.assert_array_equal(of_rows(rounded[order], 6), of_rows(rows, 6)[order])
-
-
-def test_binary_data() -> None:
-    rows = np.random.default_rng(0).integers(0, 2, (3000, 4)).astype(float)
-    found = of_rows(rows, 8)
-    assert found.shape == (3000, 8)
-    assert len(np.unique(found, axis=0)) == 16
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 9, 10, 11, 12])

@@ -86,21 +86,14 @@ def test_the_small_part_is_as_accurate_as_the_large() -> None:
     [(1e-6, 1.0, "cholesky"), (1e-6, 1e3, "refined"), (1e-6, 1e12, "householder"),
      (0.0, 1.0, "householder")],
 )  # fmt: skip
-def test_every_method_is_used_where_it_should(small: float, condition: float, method: str) -> None:
+def test_every_method_is_used_where_it_should(
+    small: float, condition: float, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BLOCK_ENTRIES", 1)  # several blocks of rows
     P, T, R = split_problem(0, 300, 4, 40, small, condition)
     U, result = solve(P, T, R)
     assert result.method == method
     assert_polar_factor(U, P @ T + R)
-
-
-def test_the_methods_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BLOCK_ENTRIES", 1)  # several blocks of rows
-    P, T, R = split_problem(7, 900, 4, 20, 1e-6, 10.0)
-    quick, first = solve(P, T, R)
-    monkeypatch.setattr(module, "_inner", lambda *_: None)
-    slow, second = solve(P, T, R)
-    assert (first.method, second.method) == ("cholesky", "householder")
-    np.testing.assert_allclose(quick, slow, atol=1e-9)
 
 
 @pytest.mark.parametrize(("routine", "method"), [("svd", "cholesky"), ("cholesky", "householder")])

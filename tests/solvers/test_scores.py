@@ -1,12 +1,16 @@
-"""Feature scores and their order."""
+"""Feature scores, their order, and the closed-form optimum."""
 
 from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kmufs_stream.solvers.exact import exact
 from kmufs_stream.solvers.scores import feature_scores, ranking
 
 
@@ -18,15 +22,12 @@ def test_scores_are_the_diagonal_of_a() -> None:
     np.testing.assert_allclose(feature_scores(P, lam, 3), np.diag(A), rtol=1e-13)
 
 
-@pytest.mark.parametrize("k", [0, 6])
-def test_k_outside_the_components_is_refused(k: int) -> None:
-    with pytest.raises(ValueError, match=f"k is {k}"):
-        feature_scores(np.eye(5), np.ones(5), k)
-
-
-def test_eigenvalues_must_match_the_components() -> None:
-    with pytest.raises(ValueError, match="eigenvalues"):
-        feature_scores(np.eye(5), np.ones(4), 2)
+@pytest.mark.parametrize(
+    ("eigenvalues", "k", "message"), [(5, 0, "k is 0"), (5, 6, "k is 6"), (4, 2, "eigenvalues")]
+)
+def test_scores_of_other_components_are_refused(eigenvalues: int, k: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        feature_scores(np.eye(5), np.ones(eigenvalues), k)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +47,19 @@ def test_scores_within_the_tolerance_tie(
     assert ranking(np.array(scores), tolerance).tolist() == order
 
 
-@pytest.mark.parametrize("scores", [[0.1, np.nan], [np.inf, 0.0], [[0.1, 0.2]]])
-def test_scores_that_cannot_be_ranked_are_refused(scores: list[float]) -> None:
-    with pytest.raises(ValueError, match="finite"):
-        ranking(np.array(scores), 0.0)
-
-
-@pytest.mark.parametrize("tolerance", [-1.0, np.nan])
-def test_a_tolerance_must_not_be_negative(tolerance: float) -> None:
-    with pytest.raises(ValueError, match="tolerance"):
-        ranking(np.array([1.0]), tolerance)
+@pytest.mark.parametrize(
+    ("scores", "tolerance", "message"),
+    [
+        ([0.1, np.nan], 0.0, "finite"),
+        ([np.inf, 0.0], 0.0, "finite"),
+        ([[0.1, 0.2]], 0.0, "finite"),
+        ([1.0], -1.0, "tolerance"),
+        ([1.0], np.nan, "tolerance"),
+    ],
+)
+def test_what_cannot_be_ranked_is_refused(scores: Any, tolerance: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ranking(np.array(scores), tolerance)
 
 
 @given(
@@ -71,3 +75,31 @@ def test_ranking_is_the_plain_walk(values: list[int], tolerance: int) -> None:
         expected += sorted(run)
         left = [i for i in left if i not in run]
     assert ranking(np.array(values, dtype=float), float(tolerance)).tolist() == expected
+
+
+def test_no_subset_is_better() -> None:
+    rng = np.random.default_rng(3)
+    P = np.linalg.qr(rng.standard_normal((9, 3)))[0]
+    lam = np.array([4.0, 2.0, 1.0])
+    A = (P * lam) @ P.T
+    best = max(combinations(range(9), 4), key=lambda rows: A[rows, rows].sum())
+    solution = exact(P, lam, 4, tolerance=0.0)
+    assert tuple(solution.selected) == best
+    assert solution.selected.dtype == np.int64
+    assert solution.solver_objective == pytest.approx(A[best, best].sum(), rel=1e-13)
+    assert (solution.iterations, solution.converged) == (0, True)
+    assert solution.primal_residuals is None
+    assert dict(solution.history) == {}
+    assert exact(P, lam, 9, tolerance=0.0).solver_objective == pytest.approx(7.0, rel=1e-13)
+
+
+def test_duplicates_go_to_the_lower_index_whatever_the_last_bit_says() -> None:
+    row = np.array([0.3, 0.2])
+    P = np.array([[0.1, 0.1], row, row * (1 + 1e-15), row * (1 - 1e-15), [0.0, 0.1]])
+    assert exact(P, np.array([2.0, 1.0]), 2, tolerance=1e-12).selected.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("h", [0, 5])
+def test_h_outside_the_features_is_refused(h: int) -> None:
+    with pytest.raises(ValueError, match=f"h is {h}"):
+        exact(np.eye(4), np.ones(4), h, tolerance=0.0)

@@ -96,16 +96,6 @@ class Counting:
         return state
 
 
-class Adding:
-    """A kernel whose states, of 80 kB, are the sum of what is read."""
-
-    def init(self) -> npt.NDArray[np.float64]:
-        return np.zeros(10_000)
-
-    def update(self, state: npt.NDArray[Any], values: Any, start: int) -> npt.NDArray[Any]:
-        return state + values.sum()
-
-
 class Whole:
     """Rows of an array in memory, dense or sparse."""
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gc
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ import numpy as np
 import pytest
 import zarr
 from cluster_rows import Alive, Counting, Killing, Losing, Numbers, Slow, cut
-from helpers import contents, environment, planted, same_bits, write_bare, write_xarray
+from helpers import contents, planted, same_bits, write_bare, write_xarray
 from processes import until
 from xarray import DataArray
 from zarr.storage import LocalStore
@@ -55,17 +52,6 @@ pytestmark = [
 Starting = Callable[..., Any]
 
 
-@pytest.fixture
-def mortals(cluster_of: Starting) -> Iterator[Any]:
-    """As ``client``, of workers that nobody else needs: killed ones do not always come again."""
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 2}),
-        cluster_of(2, processes=True) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 45 chunks, which no test changes."""
@@ -96,51 +82,50 @@ def test_bit_equal_to_threads(
     assert active_client() is None
 
 
+@pytest.mark.parametrize(
+    ("workers", "method", "kept"), [(2, "gram", True), (1, "lanczos", False)]
+)  # of one, all states and constants die with it
 def test_workers_killed_in_mid_pass(
-    table: Path, expected: Factor, tmp_path: Path, mortals: Any
+    table: Path, tmp_path: Path, cluster_of: Starting, workers: int, method: str, kept: bool
 ) -> None:
     matrix = open_matrix(table)
-    plan = plan_selection(matrix, 3, 5)
+    expected = decompose(matrix, 3, method=method)
     # No more than a task survives that waited at each of the killed: on a busy machine one does.
-    at = tuple(plan.partitions[i].start for i in (2, 9))
+    at = tuple(plan_selection(matrix, 3, 5).partitions[i].start for i in (2, 9))
     (tmp_path / "killed").mkdir()
     killing = dataclasses.replace(matrix, rows=Killing(matrix.rows, tmp_path / "killed", at))
-    found = decompose(killing, 3, checkpoint=tmp_path / "kept")
+    checkpoint = tmp_path / "kept" if kept else None
+    with cluster_of(workers, processes=True) as cluster, distributed.Client(cluster):
+        found = decompose(killing, 3, method=method, checkpoint=checkpoint)
     assert len(list((tmp_path / "killed").iterdir())) == 2
     assert found.features.samples == 900
     assert same_bits(found, expected)
     assert not (tmp_path / "kept").exists()
 
 
-def test_constants_survive_the_workers_that_hold_them(
-    table: Path, tmp_path: Path, cluster_of: Starting
-) -> None:
-    """Both workers of a cluster die, one after the other, and with them all copies."""
-    matrix = open_matrix(table)
-    with cluster_of(1, processes=True) as cluster, distributed.Client(cluster):
-        killing = Killing(matrix.rows, tmp_path, (0, 440))
-        found = decompose(dataclasses.replace(matrix, rows=killing), 3, method="lanczos")
-    assert len(list(tmp_path.iterdir())) == 2
-    assert same_bits(found, decompose(matrix, 3, method="lanczos"))
-
-
 def test_a_partition_that_keeps_killing_workers_is_named(
-    table: Path, expected: Factor, tmp_path: Path, mortals: Any
+    table: Path, expected: Factor, tmp_path: Path, cluster_of: Starting
 ) -> None:
     matrix = open_matrix(table)
     partition = plan_selection(matrix, 3, 5).partitions[5]
     (tmp_path / "killed").mkdir()
     rows = Killing(matrix.rows, tmp_path / "killed", (partition.start,), times=100)
-    with pytest.raises(BrokenError) as caught:
-        decompose(dataclasses.replace(matrix, rows=rows), 3, checkpoint=tmp_path / "kept")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 2}),
+        cluster_of(2, processes=True) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        with pytest.raises(BrokenError) as caught:
+            decompose(dataclasses.replace(matrix, rows=rows), 3, checkpoint=tmp_path / "kept")
+        assert (tmp_path / "kept").exists()
+        client.wait_for_workers(1, timeout=60)
+        again = decompose(table, 3, checkpoint=tmp_path / "kept", resume=True)
+    assert same_bits(again, expected)
     assert caught.value.code == "worker_died"
     assert caught.value.message.startswith("3 workers have died while reading rows ")
     first, last = map(int, re.findall(r"rows (\d+)\.\.(\d+) ", caught.value.message)[0])
     assert first <= partition.start < partition.stop <= last + 1
     assert last + 1 - first <= PARTITIONS_PER_TASK * (partition.stop - partition.start)
-    assert (tmp_path / "kept").exists()
-    mortals.wait_for_workers(1, timeout=60)
-    assert same_bits(decompose(table, 3, checkpoint=tmp_path / "kept", resume=True), expected)
 
 
 def test_a_corrupt_chunk_is_named(table: Path, client: Any, tmp_path: Path) -> None:
@@ -201,60 +186,6 @@ def test_scheduler_and_memory_are_spared(partitions: int, cluster_of: Starting) 
         until(lambda: not threads.scheduler.tasks)
 
 
-PASS = """
-import sys, distributed
-from cluster_rows import Adding, Numbers
-from kmufs_stream.system.memory import peak_memory
-from kmufs_stream.streaming.passes import run_pass
-cut = [range(i, i + 1) for i in range(int(sys.argv[2]))]
-with distributed.Client(scheduler_file=sys.argv[1]) as client:
-    client.wait_for_workers(2)
-    state = run_pass(Adding(), Numbers(), cut, threads=1, client=client)
-    assert (state == sum(range(len(cut)))).all()
-    print(peak_memory(), client.run_on_scheduler(peak_memory))
-"""
-
-
-@pytest.mark.slow
-def test_peaks_of_client_and_scheduler_do_not_grow(tmp_path: Path) -> None:
-    """Each in a process of its own; states of 4000 partitions are 320 MB together."""
-    peaks = []
-    for partitions in (400, 4000):
-        file = tmp_path / f"{partitions}.json"
-        with (
-            dask_command("scheduler", file, "--port", 0, "--no-dashboard"),
-            dask_command("worker", file, "--nworkers", 2, "--nthreads", 1, "--no-dashboard"),
-        ):
-            done = subprocess.run(
-                [sys.executable, "-c", PASS, str(file), str(partitions)],
-                env=environment(),
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-        assert done.returncode == 0, done.stderr
-        peaks.append([int(peak) for peak in done.stdout.split()])
-    for few, many in zip(*peaks, strict=True):
-        assert many < few + 20 * 10**6
-
-
-@contextlib.contextmanager
-def dask_command(name: str, file: Path, *options: object) -> Iterator[None]:
-    """``dask scheduler`` or ``dask worker``, on this machine only, as long as the block runs."""
-    words = [name, "--host", "127.0.0.1", "--scheduler-file", file, *options]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dask", *map(str, words)],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 class Watch(distributed.SchedulerPlugin):
     """Counts the tasks that a scheduler knows: done ones, too, are remembered until the end."""
 
@@ -278,14 +209,9 @@ class Failing(Counting):
 
 
 def test_cancelled_partitions_end_early(client: Any, tmp_path: Path) -> None:
+    partitions = [range(0, 1), range(1000, 3000)]
     with pytest.raises(ZeroDivisionError):
-        run_pass(
-            Failing(),
-            Slow(tmp_path),
-            [range(0, 1), range(1000, 3000)],
-            threads=1,
-            client=client,
-        )
+        run_pass(Failing(), Slow(tmp_path), partitions, threads=1, client=client)
     seen = -1
     while seen != (seen := len(list(tmp_path.iterdir()))):
         time.sleep(0.5)
@@ -315,15 +241,15 @@ def test_versions_that_may_differ_and_that_may_not() -> None:
     for theirs in ({}, {"numpy": "2.4.0"}, {"dask": "2026.8.9"}):
         compare("scheduler", OURS | theirs, OURS)
     compare("scheduler", OURS, OURS | {"kmufs_stream": None})
-    for name, version, says in (
-        ("python", "3.13.0.final.0", "python 3.13.0.final.0; here it is 3.12.1.final.0"),
-        ("numpy", "2.5.0", "numpy 2.5.0; here it is 2.4.6"),
-        ("zarr", "3.2.0", "zarr 3.2.0; here it is 3.1.6"),
-        ("dask", "2026.3.0", "dask 2026.3.0; here it is 2026.8.0"),
-        ("distributed", "2025.8.0", "distributed 2025.8.0; here it is 2026.8.0"),
-        ("kmufs_stream", "1.2.1", "kmufs_stream 1.2.1; here it is 1.2.0"),
-        ("kmufs_stream", None, "kmufs_stream (none); here it is 1.2.0"),
+    for name, version in (
+        ("python", "3.13.0.final.0"),
+        ("numpy", "2.5.0"),
+        ("dask", "2026.3.0"),
+        ("distributed", "2025.8.0"),
+        ("kmufs_stream", "1.2.1"),
+        ("kmufs_stream", None),
     ):
+        says = f"{name} {version or '(none)'}; here it is {OURS[name]}"
         with pytest.raises(RequestError) as caught:
             compare("scheduler", OURS | {name: version}, OURS)
         assert caught.value.code == "other_versions"
@@ -331,63 +257,50 @@ def test_versions_that_may_differ_and_that_may_not() -> None:
         assert "in the environment of this process" in caught.value.remedy
 
 
-@pytest.mark.parametrize("node", ["scheduler", "worker"])
 def test_a_cluster_of_other_versions(
-    table: Path, six_threads: Any, monkeypatch: pytest.MonkeyPatch, node: str
+    table: Path, six_threads: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages = {"scheduler": OURS, "worker": OURS, node: OURS | {"zarr": "3.2.0"}}
-    versions = {
-        "scheduler": {"packages": packages["scheduler"]},
-        "workers": {"tcp://w:1": {"packages": packages["worker"]}},
-        "client": {"packages": OURS},
-    }
-    monkeypatch.setattr(distributed.Client, "get_versions", lambda *_, **__: versions)
-    who = {"scheduler": "scheduler", "worker": "worker tcp://w:1"}[node]
-    with (
-        distributed.Client(six_threads),
-        pytest.raises(RequestError, match=f"{who} has zarr 3.2.0; here it is 3.1.6") as caught,
-    ):
-        plan_selection(open_matrix(table), 3, 5)
-    assert caught.value.code == "other_versions"
+    other = {"packages": OURS | {"zarr": "3.2.0"}}
+    same = {"packages": OURS}
+    with distributed.Client(six_threads):
+        for scheduler, worker, who in ((other, same, "scheduler"), (same, other, "worker tcp://w")):
+            versions = {"scheduler": scheduler, "workers": {"tcp://w": worker}, "client": same}
+            monkeypatch.setattr(distributed.Client, "get_versions", lambda *_, v=versions, **__: v)
+            with pytest.raises(RequestError, match=f"{who} has zarr 3.2.0; here it is 3.1.6"):
+                plan_selection(open_matrix(table), 3, 5)
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("method", "instead", "code", "says"),
     [
-        ("other_versions", r"numpy 1\.26\.4; here it is "),
-        ("does_not_fit", r"has 450.0 MB of memory"),
+        ("get_versions", {"numpy": "1.26.4"}, "other_versions", r"numpy 1\.26\.4; here it is "),
+        ("scheduler_info", {"memory_limit": 450 * 10**6}, "does_not_fit", "has 450.0 MB of memory"),
     ],
 )
 def test_a_late_worker_that_does_not_suit(
-    table: Path, monkeypatch: pytest.MonkeyPatch, cluster_of: Starting, code: str, says: str
+    table: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cluster_of: Starting,
+    method: str,
+    instead: dict[str, Any],
+    code: str,
+    says: str,
 ) -> None:
     monkeypatch.setattr(workers_module, "RECOUNTED_AFTER", 0.05)
-    get_versions, scheduler_info = (
-        distributed.Client.get_versions,
-        distributed.Client.scheduler_info,
-    )
+    asked = getattr(distributed.Client, method)
     late: set[str] = set()
     with cluster_of(1) as threads, distributed.Client(threads) as client:
         first = set(client.nthreads())
 
-        def of_other_versions(client: Any, **options: Any) -> Any:
-            found = get_versions(client, **options)
+        def told(client: Any, *given: Any, **options: Any) -> Any:
+            found = asked(client, *given, **options)
             late.update(found["workers"].keys() - first)
             for address in late:
-                found["workers"][address]["packages"] |= {"numpy": "1.26.4"}
+                worker = found["workers"][address]
+                worker.get("packages", worker).update(instead)
             return found
 
-        def shrunk(client: Any, *given: Any, **options: Any) -> Any:
-            found = scheduler_info(client, *given, **options)
-            late.update(found["workers"].keys() - first)
-            for address in late:
-                found["workers"][address]["memory_limit"] = 450 * 10**6
-            return found
-
-        if code == "other_versions":
-            monkeypatch.setattr(distributed.Client, "get_versions", of_other_versions)
-        else:
-            monkeypatch.setattr(distributed.Client, "scheduler_info", shrunk)
+        monkeypatch.setattr(distributed.Client, method, told)
 
         def join(event: Any) -> None:
             if isinstance(event, Advanced) and len(threads.workers) == 1:
@@ -528,26 +441,20 @@ def test_what_workers_are_asked_for(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "says"),
-    [
-        ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1 does not answer: OSError: Timed out"),
-        ("away.json", "away.json does not answer: ValueError: missing port number"),
-        ("empty.json", "empty.json does not answer: JSONDecodeError"),
-        ("other.json", "other.json does not answer: TypeError"),
-    ],
-)
-def test_a_scheduler_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, says: str
-) -> None:
+def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.json").touch()
     Path("other.json").write_text('{"address": 3}')
-    with (
-        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(BrokenError) as caught,
-        connected(scheduler, None, threads=None, memory=None),
+    for scheduler, says in (
+        ("tcp://127.0.0.1:1", "OSError: Timed out"),
+        ("away.json", "ValueError: missing port number"),
+        ("empty.json", "JSONDecodeError"),
+        ("other.json", "TypeError"),
     ):
-        pass
-    assert caught.value.code == "no_scheduler"
-    assert says in caught.value.message
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+            pytest.raises(BrokenError, match=f"{scheduler} does not answer: {says}") as caught,
+            connected(scheduler, None, threads=None, memory=None),
+        ):
+            pass
+        assert caught.value.code == "no_scheduler"

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info
 from kmufs_stream.events import Advanced, Event
 from kmufs_stream.streaming.passes import StoppedError, fold_partition, fold_run, run_pass
 from kmufs_stream.streaming.planning.sizing import live_states
+from kmufs_stream.streaming.tree import Node, Tree
 from kmufs_stream.system import blas
 
 
@@ -73,6 +74,32 @@ def test_tree_depends_on_the_number_of_partitions_alone(partitions: int, six_thr
     assert tree.count(".") == partitions
     depth = max(tree[:i].count("(") - tree[:i].count(")") for i in range(len(tree)))
     assert depth <= partitions.bit_length()
+
+
+@given(count=st.integers(1, 300), data=st.data())
+def test_any_order_of_merges_ends_at_the_root(count: int, data: st.DataObject) -> None:
+    tree = Tree(count)
+    waiting: set[Node] = set()
+    for index in data.draw(st.permutations(range(count))) if count < 40 else range(count):
+        node = tree.risen(Node(0, index))
+        while node != tree.root and node.sibling in waiting:
+            waiting.remove(node.sibling)
+            node = tree.risen(node.parent)
+        waiting.add(node)
+    assert waiting == {tree.root}
+    assert tree.root.partitions(count) == range(count)
+
+
+@given(count=st.integers(1, 200), data=st.data())
+def test_the_highest_nodes_cover_each_partition_at_most_once(
+    count: int, data: st.DataObject
+) -> None:
+    nodes = [Node(level, i) for level in range(8) for i in range(200 >> level)]
+    nodes = [node for node in nodes if node.partitions(count)]
+    drawn = data.draw(st.lists(st.sampled_from(nodes), max_size=20))
+    seen = [i for node in Tree(count).highest(drawn) for i in node.partitions(count)]
+    assert len(seen) == len(set(seen))
+    assert set(seen) == {i for node in drawn for i in node.partitions(count)}
 
 
 class Look:

@@ -5,22 +5,85 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import dask.array as da
 import numpy as np
+import numpy.typing as npt
 import pytest
 from helpers import every_score, planted
 from reference import reference
 
-from kmufs_stream import LanczosOptions, RequestError, decompose
+from kmufs_stream import Factor, LanczosOptions, RequestError, decompose
 from kmufs_stream.factors.methods import METHODS
+from kmufs_stream.factors.methods.gram import leading_eigenpairs
 from kmufs_stream.factors.methods.leading import Leading
+
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
+
+def factor_of(X: npt.NDArray[Any], method: str) -> Factor:
+    """Of 3 clusters, from partitions of 50 rows."""
+    lazy = da.from_array(X, chunks=(50, X.shape[1]))
+    return decompose(lazy, 3, method=method, lanczos=LanczosOptions(tol=1e-10, max_passes=30))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_finds_the_same(method: str) -> None:
-    X = planted(200, 12)
-    factor = decompose(X, 3, method=method, lanczos=LanczosOptions(tol=1e-10))
+    X = planted(300, 9) * 10.0 ** np.arange(-4, 5) + np.arange(9) * 1e3
+    X[:, 4] = 7.25
+    keep = [0, 1, 2, 3, 5, 6, 7, 8]
+    factor = factor_of(X, method)
     assert factor.method == method
-    np.testing.assert_allclose(every_score(factor, 3), reference(X).scores(3), atol=1e-8)
+    features, expected = factor.features, reference(X)
+    assert features.usable.tolist() == keep
+    assert {reason: at.tolist() for reason, at in features.excluded.items()} == {"constant": [4]}
+    assert features.samples == 300
+    assert (features.mean[4], features.std[4]) == (7.25, 0)
+    np.testing.assert_allclose(features.mean, expected.mean, rtol=1e-13)
+    np.testing.assert_allclose(features.std, expected.std, rtol=1e-12)
+    np.testing.assert_allclose(every_score(factor, 3), expected.every_score(3), atol=1e-8)
+    if factor.correlation is not None:
+        np.testing.assert_allclose(factor.correlation, np.corrcoef(X[:, keep].T), atol=1e-12)
+        assert (factor.correlation.diagonal() == 1).all()
+        np.testing.assert_allclose(factor.correlation, factor.correlation.T, rtol=1e-15)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_keeps_an_almost_constant_feature(method: str) -> None:
+    X = planted(1000, 5)
+    X[:, 1] = 5
+    X[777, 1] = np.nextafter(5, 6)
+    factor = factor_of(X, method)
+    assert factor.features.usable.tolist() == list(range(5))
+    assert factor.features.excluded == {}
+    assert np.isfinite(factor.components).all()
+    std = np.spacing(5.0) * np.sqrt(0.001 * 0.999)
+    np.testing.assert_allclose(factor.features.std[1], std, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_refuses_bad_values_and_too_few(method: str) -> None:
+    X = planted(200, 12)
+    X[10, 4] = np.nan
+    X[180, [4, 9]] = np.inf
+    with pytest.raises(RequestError, match="feature 4: 2, feature 9: 1") as caught:
+        factor_of(X, method)
+    assert caught.value.code == "not_finite"
+    for rows in (0, 1):
+        with pytest.raises(RequestError, match=f"{rows} sample") as caught:
+            factor_of(X[:rows], method)
+        assert caught.value.code == "too_few_samples"
+
+
+def test_leading_eigenpairs() -> None:
+    rng = np.random.default_rng(0)
+    Q, _ = np.linalg.qr(rng.normal(size=(8, 8)))
+    matrix = (Q * [9, 5, 3, 1, 0.5, 0.1, 0, -1e-17]) @ Q.T
+    found, vectors, residuals = leading_eigenpairs(matrix, 3)
+    np.testing.assert_allclose(found, [9, 5, 3], rtol=1e-13)
+    np.testing.assert_allclose(np.abs(np.sum(vectors * Q[:, :3], axis=0)), 1, rtol=1e-13)
+    assert (residuals < 1e-13).all()
+    every, _, _ = leading_eigenpairs(matrix, 8)
+    assert (every >= 0).all()
 
 
 def test_a_method_that_is_added_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
 from helpers import every_score, labelled, planted, same_bits, write_bare, write_xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import assert_optimal, assert_same_scores, reference
+from reference import assert_same_scores, reference
 
 from kmufs_stream import (
     LanczosOptions,
@@ -28,6 +29,7 @@ from kmufs_stream import (
 N, P, K = 600, 30, 3
 X = planted(N, P)
 EMPTY, HOLEY = 4, [7, 11, 19]
+SETTLED = LanczosOptions(tol=1e-9, max_passes=20)
 
 
 def holes(dtype: Any = np.float64) -> Any:
@@ -65,16 +67,16 @@ def expected_scores(x: Any, missing: str, k: int = K) -> Any:
 
 
 @pytest.mark.parametrize("method", ["gram", "tsqr", "lanczos"])
-@pytest.mark.parametrize("missing", ["drop-features", "drop-samples", "mean"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_policies_on_every_method(tmp_path: Path, method: str, missing: str, dtype: Any) -> None:
+@pytest.mark.parametrize(
+    ("missing", "dtype"),
+    [("drop-features", "f4"), ("drop-samples", "f8"), ("mean", "f4"), ("mean", "f8")],
+)
+def test_policies_on_every_method(method: str, missing: str, dtype: str) -> None:
     x = holes(dtype)
-    path = write_bare(tmp_path / "a", x, chunks=(50, P))
-    options = LanczosOptions(tol=1e-9, max_passes=20)
-    factor = decompose(
-        path, K, method=method, lanczos=options, screening=Screening(missing), threads=2
-    )
-    exact = dtype == np.float64 or method == "tsqr"
+    lazy = da.from_array(x, chunks=(50, P))
+    options: Any = {"method": method, "screening": Screening(missing), "lanczos": SETTLED}
+    factor = decompose(lazy, K, threads=2, **options)
+    exact = dtype == "f8" or method == "tsqr"
     assert_same_scores(every_score(factor, K), expected_scores(x, missing), 1e-9 if exact else 2e-5)
     features = factor.features
     table, left = completed(x, missing)
@@ -89,10 +91,7 @@ def test_policies_on_every_method(tmp_path: Path, method: str, missing: str, dty
         assert factor.passes == 1
     if method == "tsqr":
         assert factor.passes == (2 if missing == "mean" else 1)
-    again = decompose(
-        path, K, method=method, lanczos=options, screening=Screening(missing), threads=1
-    )
-    assert same_bits(factor, again)
+    assert same_bits(factor, decompose(lazy, K, threads=1, **options))
 
 
 @pytest.mark.parametrize("method", ["gram", "lanczos"])
@@ -104,7 +103,7 @@ def test_filters_on_every_method(method: str) -> None:
         K,
         method=method,
         screening=Screening(min_std=1e-2, min_nonzero=0.5),
-        lanczos=LanczosOptions(tol=1e-9, max_passes=20),
+        lanczos=SETTLED,
     )
     assert factor.features.excluded["low_std"].tolist() == list(range(0, P, 5))
     assert factor.features.excluded["rare"].tolist() == list(range(1, P, 5))
@@ -147,11 +146,9 @@ def test_features_that_are_empty_in_the_probe_alone_cost_a_second_read(tmp_path:
 
 def test_dropped_samples_are_not_in_the_output(tmp_path: Path) -> None:
     x = holes()
-    write_xarray(tmp_path / "a.zarr", labelled(x), chunks=(70, 13))
+    path = write_xarray(tmp_path / "a.zarr", labelled(x), chunks=(70, 13))
     drop = Screening("drop-samples")
-    result = select(
-        tmp_path / "a.zarr", K, 5, solver="exact", screening=drop, out=tmp_path / "out.zarr"
-    )
+    result = select(path, K, 5, solver="exact", screening=drop, out=tmp_path / "out.zarr")
     keep = ~np.isnan(np.delete(x, EMPTY, 1)).any(axis=1)
     with xr.open_zarr(tmp_path / "out.zarr") as written:
         np.testing.assert_array_equal(written["counts"], x[keep][:, result.selected])
@@ -160,26 +157,23 @@ def test_dropped_samples_are_not_in_the_output(tmp_path: Path) -> None:
         assert written.attrs["samples_dropped"] == N - keep.sum()
     save_factor(result.factor, tmp_path / "f.zarr")
     factor = load_factor(tmp_path / "f.zarr")
-    again = select(tmp_path / "a.zarr", K, 5, solver="exact", factor=factor)
+    again = select(path, K, 5, solver="exact", factor=factor)
     np.testing.assert_array_equal(again.dataset["counts"], x[keep][:, result.selected])
     assert not np.isnan(factor.sample.values[:, factor.features.usable]).any()
     assert keep[factor.sample.index].all()
 
 
 def test_output_keeps_what_is_missing(tmp_path: Path) -> None:
-    x = holes()
-    result = select(
-        x, K, 20, solver="exact", screening=Screening("mean"), out=tmp_path / "out.zarr"
-    )
-    with xr.open_zarr(tmp_path / "out.zarr") as written:
+    x, out = holes(), tmp_path / "out.zarr"
+    result = select(x, K, 20, solver="exact", screening=Screening("mean"), out=out)
+    with xr.open_zarr(out) as written, xr.open_zarr(out, group="all_features") as every:
         np.testing.assert_array_equal(written["data"], x[:, result.selected])
         assert written.attrs["missing"] == "mean"
         assert written.attrs["missing_values"] == np.isnan(x[:, HOLEY]).sum()
         assert written.attrs["excluded_all_missing"] == 1
+        assert every["missing"].values.tolist() == np.isnan(x).sum(axis=0).tolist()
     (standardised,) = result.factor.sample_blocks()
     assert (standardised[np.isnan(x)[:, result.factor.features.usable]] == 0).all()
-    with xr.open_zarr(tmp_path / "out.zarr", group="all_features") as every:
-        assert every["missing"].values.tolist() == np.isnan(x).sum(axis=0).tolist()
 
 
 def test_a_factor_answers_only_what_it_was_made_for(tmp_path: Path) -> None:
@@ -194,22 +188,20 @@ def test_a_factor_answers_only_what_it_was_made_for(tmp_path: Path) -> None:
 
 
 def test_features_not_asked_for_are_there_and_counted(tmp_path: Path) -> None:
-    write_xarray(tmp_path / "a.zarr", labelled(X), chunks=(70, 13))
-    matrix = open_matrix(tmp_path / "a.zarr", features="gene 1*", where="batch != 'batch 1'")
-    asked = [1, *range(10, 20)]
-    result = select(matrix, K, 4, out=tmp_path / "out.zarr")
+    path, out = write_xarray(tmp_path / "a.zarr", labelled(X)), tmp_path / "out.zarr"
+    matrix = open_matrix(path, features="gene 1*", where="batch != 'batch 1'")
+    asked = np.isin(np.arange(P), [1, *range(10, 20)])
+    result = select(matrix, K, 4, solver="exact", out=out)
     rows = np.arange(N) % 3 != 1
-    assert set(result.selected) <= set(asked)
-    assert result.factor.features.excluded["not_asked"].tolist() == [
-        i for i in range(P) if i not in asked
-    ]
+    assert asked[result.selected].all()
+    not_asked = result.factor.features.excluded["not_asked"]
+    assert not_asked.tolist() == np.flatnonzero(~asked).tolist()
     assert result.factor.sample.values.shape == (rows.sum(), P)
-    with xr.open_zarr(tmp_path / "out.zarr") as written:
+    with xr.open_zarr(out) as written, xr.open_zarr(out, group="all_features") as every:
         np.testing.assert_array_equal(written["counts"], X[rows][:, result.selected])
         np.testing.assert_array_equal(written["number"], np.flatnonzero(rows))
         assert written["feature_index"].values.tolist() == result.selected.tolist()
-    with xr.open_zarr(tmp_path / "out.zarr", group="all_features") as every:
-        assert (every["excluded"] == "not_asked").sum() == P - len(asked)
+        assert ((every["excluded"] == "not_asked") == ~asked).all()
 
 
 def test_kept_features_leave_the_best_of_the_rest() -> None:
@@ -242,6 +234,3 @@ def test_rows_of_a_condition_are_read_in_bounded_runs(tmp_path: Path) -> None:
     object.__setattr__(matrix.rows, "rows", Noting())
     np.testing.assert_array_equal(matrix.rows.read(0, 7), X[::97])
     assert max(spans) <= 20
-    assert_optimal(
-        select(X[::7], K, 4, solver="exact").selected, reference(X[::7]).every_score(K), 4, 1e-12
-    )

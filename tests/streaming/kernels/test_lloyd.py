@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
+from cluster_rows import Whole, cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kmufs_stream.streaming.kernels import lloyd
 from kmufs_stream.streaming.kernels.lloyd import Clusters, Lloyd, Standard
 from kmufs_stream.streaming.passes import run_pass
-
-
-class Whole:
-    """Rows of an array in memory."""
-
-    def __init__(self, X: np.ndarray) -> None:
-        self.X = X
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        return self.X[start:stop]
-
-    def take(self, start: int, stop: int, columns: np.ndarray) -> np.ndarray:
-        return self.X[start:stop, columns]
-
-
-def partitions(n: int, rows: int, blocks: int) -> list[range]:
-    step = rows * blocks
-    return [range(a, min(a + step, n), rows) for a in range(0, n, step)]
 
 
 def example(seed: int, n: int, p: int, dtype: str) -> tuple[np.ndarray, Standard, np.ndarray]:
@@ -54,7 +39,8 @@ def test_a_step_is_that_of_the_whole_table(
 ) -> None:
     X, standard, Z = example(seed, n, 5, dtype)
     centres = np.random.default_rng(seed + 1).normal(size=(3, 4, 5))
-    state = run_pass(Lloyd(standard, centres), Whole(X), partitions(n, rows, blocks), threads=2)
+    with mock.patch.object(lloyd, "SLAB_ROWS", 7):  # rows are worked on in slabs
+        state = run_pass(Lloyd(standard, centres), Whole(X), cut(n, rows, blocks), threads=2)
     for i in range(3):
         distances = ((Z[:, None] - centres[i]) ** 2).sum(axis=2)
         nearest = distances.argmin(axis=1)
@@ -62,16 +48,6 @@ def test_a_step_is_that_of_the_whole_table(
         sums = np.array([Z[nearest == c].sum(axis=0) for c in range(4)])
         np.testing.assert_allclose(state.sums[i], sums, atol=1e-10)
         np.testing.assert_allclose(state.cost[i], distances.min(axis=1).sum(), rtol=1e-10)
-
-
-def test_rows_are_worked_on_in_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, standard, _ = example(0, 50, 5, "f8")
-    kernel = Lloyd(standard, np.random.default_rng(1).normal(size=(2, 3, 5)))
-    whole = kernel.update(kernel.init(), X, 0)
-    monkeypatch.setattr(lloyd, "SLAB_ROWS", 7)
-    pieces = kernel.update(kernel.init(), X, 0)
-    np.testing.assert_array_equal(pieces.counts, whole.counts)
-    np.testing.assert_allclose(pieces.sums, whole.sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 50])
@@ -82,7 +58,7 @@ def test_clusters_sum_all_features_and_count_classes(rows: int) -> None:
     centres = rng.normal(size=(3, 2))
     codes = rng.integers(-1, 4, size=50).astype(np.int32)
     kernel = Clusters(standard, columns, centres, codes, 4)
-    state = run_pass(kernel, Whole(X), partitions(50, rows, 2), threads=2)
+    state = run_pass(kernel, Whole(X), cut(50, rows, 2), threads=2)
     nearest = ((Z[:, None, columns] - centres) ** 2).sum(axis=2).argmin(axis=1)
     for c in range(3):
         assert state.counts[c] == (nearest == c).sum()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from helpers import planted
@@ -45,7 +46,7 @@ def test_scale_is_a_power_of_two_and_never_zero(probe: Any, precision: Precision
         assert np.isfinite((1 / scaling.scale).astype(precision)).all()
 
 
-@pytest.mark.parametrize("dtype", ["bool", "i1", "u1", "i4", "i8", "f2", "f4", "f8", ">f4", ">i2"])
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i8", "f2", "f4", ">f8", ">i2"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_block_is_shifted_and_scaled(dtype: str, precision: Precision) -> None:
     whole = planted(300, 7) * 9 + 40
@@ -65,7 +66,7 @@ def test_float32_numbers_far_from_zero_are_shifted_without_rounding() -> None:
     np.testing.assert_array_equal(scaling.apply(x, "float32"), exact)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "u1", "i8", "f4", "f8"])
+@pytest.mark.parametrize("dtype", ["bool", "i8", "f4"])
 def test_features_that_vary_in_the_probe_are_sure(dtype: str) -> None:
     x = np.ones((300, 4), dtype)
     x[5, 1] = 0
@@ -81,13 +82,6 @@ def test_features_that_vary_in_the_probe_are_sure(dtype: str) -> None:
 @given(value=st.floats(allow_nan=False, allow_infinity=False), rows=st.integers(1, 1024))
 def test_equal_values_are_never_taken_to_vary(value: float, rows: int) -> None:
     assert Scaling.from_probe(np.full((rows, 1), value), "float64").unsure.tolist() == [0]
-
-
-def test_shift_of_integers_is_an_integer() -> None:
-    x = np.array([[3, 2**40], [4, 2**40 + 1], [4, 2**40 + 1]])
-    scaling = Scaling.from_probe(x, "float64")
-    np.testing.assert_array_equal(scaling.shift, np.rint(scaling.shift))
-    assert scaling.shift[1] in (2**40, 2**40 + 1)
 
 
 @settings(deadline=None, max_examples=200)
@@ -110,8 +104,6 @@ def test_probe_places_are_spread_over_all_rows(n: int, chunk_rows: int) -> None:
 @settings(deadline=None, max_examples=50)
 @given(n=st.integers(1, 3000), chunk_rows=st.integers(1, 4000))
 def test_probe_is_small_and_made_of_rows(n: int, chunk_rows: int) -> None:
-    import dask.array as da
-
     x = np.arange(n, dtype=np.float64)[:, None]
     chunked = da.from_array(x, chunks=(min(chunk_rows, n), 1))
     probe = read_probe(open_matrix(chunked))[:, 0]
@@ -120,21 +112,15 @@ def test_probe_is_small_and_made_of_rows(n: int, chunk_rows: int) -> None:
     assert set(probe) <= set(range(n))
 
 
-def test_sorted_rows_do_not_mislead() -> None:
-    x = np.linspace(0, 1000, 100_000)[:, None]
-    scaling = Scaling.from_probe(read_probe(open_matrix(x)), "float64")
-    assert abs(scaling.shift[0] - 500) < 50
-    assert 100 < scaling.scale[0] < 600
-
-
-@pytest.mark.parametrize("offset", [0, 2**31, 2**54, 2**60])
-@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@pytest.mark.parametrize(
+    ("offset", "dtype"), [(0, "i8"), (2**54, "i8"), (2**60, "i8"), (2**63, "u8")]
+)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_large_integers_are_shifted_before_they_are_rounded(
-    offset: int, dtype: Any, precision: Any
+    offset: int, dtype: str, precision: Precision
 ) -> None:
     small = np.random.default_rng(0).integers(0, 100, (500, 6))
-    whole = (small.astype(dtype) + dtype(offset)).astype(dtype)
+    whole = small.astype(dtype) + np.array(offset, dtype)
     expected = decompose(small.astype(np.float64), 2)
     found = decompose(whole, 2, precision=precision)
     assert found.features.excluded == {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kmufs_stream import RequestError
@@ -89,11 +89,14 @@ EVERY = settings(deadline=None, max_examples=80)
 
 @EVERY
 @given(table=tables, threads=st.integers(1, 64), h=st.integers(0, 500))
-def test_partitions_cover_every_row_once_in_whole_chunks(
+def test_partitions_cover_every_row_once_in_whole_chunks_whatever_threads_and_memory(
     table: Table, threads: int, h: int
 ) -> None:
     plan = plan_of(table, memory=10**15, threads=threads, h=h, copies=h > 0)
     partitions, n = plan.partitions, table.shape[0]
+    other = plan_of(table, memory=10**14, threads=1)  # decides none of the bits
+    for name in ("method", "precision", "partitions"):
+        assert getattr(other, name) == getattr(plan, name)
     assert 1 <= len(partitions) <= MAX_PARTITIONS
     assert plan.block_rows % table.layout.chunk_rows == 0
     assert partitions[0].start == 0
@@ -107,39 +110,21 @@ def test_partitions_cover_every_row_once_in_whole_chunks(
 
 
 @EVERY
-@given(table=tables, threads=st.integers(1, 64))
-def test_what_decides_the_bits_does_not_follow_threads_or_memory(
-    table: Table, threads: int
+@given(table=tables, threads=st.integers(1, 16), memory=st.integers(310 * MB, 50 * GB))
+def test_same_request_same_plan_within_budget_and_more_of_it_never_gives_less(
+    table: Table, threads: int, memory: int
 ) -> None:
-    ample = plan_of(table, memory=10**15, threads=threads)
-    for memory in (10**15, 10**14):
-        other = plan_of(table, memory=memory, threads=1)
-        assert other.method == ample.method
-        assert other.precision == ample.precision
-        assert other.partitions == ample.partitions
-
-
-@EVERY
-@given(table=tables, threads=st.integers(1, 16), memory=st.integers(400 * MB, 100 * GB))
-def test_same_request_same_plan_and_within_budget(table: Table, threads: int, memory: int) -> None:
-    plan = plan_or_refusal(table, memory=memory, threads=threads, h=5, copies=True)
+    request: Any = {"threads": threads, "h": 5, "copies": True}
+    plan = plan_or_refusal(table, memory=memory, **request)
     if isinstance(plan, RequestError):
         assert plan.code == "does_not_fit"
         return
-    assert plan == plan_of(table, memory=memory, threads=threads, h=5, copies=True)
+    assert plan == plan_of(table, memory=memory, **request)
     assert plan.peak <= memory
     assert plan.peak == max(plan.stages.values())
     assert 1 <= plan.threads <= threads
     assert plan.budget == memory
-
-
-@EVERY
-@given(table=tables, threads=st.integers(1, 16), memory=st.integers(310 * MB, 20 * GB))
-def test_more_memory_never_gives_less(table: Table, threads: int, memory: int) -> None:
-    plan = plan_or_refusal(table, memory=memory, threads=threads)
-    assume(isinstance(plan, Plan))
-    assert isinstance(plan, Plan)
-    more = plan_of(table, memory=2 * memory, threads=threads)
+    more = plan_of(table, memory=2 * memory, **request)  # never gives less
     assert (more.method == "gram") >= (plan.method == "gram")
     if more.method == plan.method:
         assert more.block_rows >= plan.block_rows
@@ -164,38 +149,23 @@ def test_refusal_says_what_would_do(table: Table, memory: int) -> None:
     assert plan_of(table, memory=enough, threads=4, h=3, copies=True).peak <= enough
 
 
-@EVERY
-@given(
-    table=tables,
-    n=st.integers(1, 10**9),
-    threads=st.integers(1, 15),
-)
-def test_peak_grows_with_threads_and_solver(table: Table, n: int, threads: int) -> None:
-    plan = plan_of(table, memory=10**15, threads=threads)
-    assert plan_of(table, memory=10**15, threads=threads + 1).stages["pass"] >= plan.stages["pass"]
-    heavier = plan_of(table, memory=10**15, threads=threads, solver_bytes=n)
-    assert heavier.stages["solver"] == plan.stages["solver"] + n
-
-
-def test_peak_does_not_grow_with_the_number_of_samples() -> None:
-    peaks = {
+def test_what_the_peak_grows_with() -> None:
+    plan = plan_of(table_of(), memory=10**15, threads=3)
+    more_threads = plan_of(table_of(), memory=10**15, threads=4)
+    assert more_threads.stages["pass"] > plan.stages["pass"]
+    heavier = plan_of(table_of(), memory=10**15, threads=3, solver_bytes=12345)
+    assert heavier.stages["solver"] == plan.stages["solver"] + 12345
+    long, longer = (
         plan_of(table_of(n=n), memory=100 * GB, threads=2, method="gram").peak
-        for n in (50_000_000, 100_000_000, 200_000_000)
-    }
-    assert max(peaks) / min(peaks) < 1.05
-
-
-def test_ample_memory_concedes_nothing() -> None:
-    for table in (table_of(), table_of(n=100), table_of(n=3, p=2)):
-        plan = plan_of(table, memory=100 * GB, threads=8)
-        assert plan.concessions == ()
+        for n in (50_000_000, 200_000_000)
+    )
+    assert longer < 1.05 * long
 
 
 def test_concessions_in_order() -> None:
     table = table_of()
     ample = plan_of(table, memory=100 * GB, threads=8)
-    assert ample.threads == 8
-    assert ample.method == "gram"
+    assert (ample.threads, ample.method, ample.concessions) == (8, "gram", ())
     seen = []
     memory = ample.peak
     while True:
@@ -251,13 +221,10 @@ def test_method_follows_the_number_of_features(p: int, method: str) -> None:
     assert plan.method == method
     assert set(plan.rejected) == {"gram", "tsqr", "lanczos"} - {method}
     assert plan.reads == (1 if method == "gram" else 12)
-
-
-def test_method_asked_for() -> None:
-    for method in ("gram", "tsqr", "lanczos"):
-        plan = plan_of(table_of(), method=method, memory=100 * GB)
-        assert plan.method == method
-    assert plan_of(table_of(), method="tsqr", memory=100 * GB).precision == "float64"
+    for asked in ("gram", "tsqr", "lanczos"):
+        plan = plan_of(table_of(), method=asked, memory=100 * GB)
+        assert plan.method == asked
+        assert plan.precision == ("float64" if asked == "tsqr" else "float32")
 
 
 def test_cache_is_given_up_before_threads() -> None:
@@ -271,44 +238,38 @@ def test_cache_is_given_up_before_threads() -> None:
     assert tight.partitions == whole.partitions
 
 
-@pytest.mark.parametrize(
-    ("dtype", "precision"),
-    [
-        *((d, "float32") for d in ("bool", "i1", "u1", "i2", "u2", "f2", "f4", ">f4")),
-        *((d, "float64") for d in ("i4", "u4", "i8", "u8", "f8", ">f8")),
-    ],
-)
-def test_precision_holds_every_value(dtype: str, precision: str) -> None:
-    assert resolve_precision("auto", np.dtype(dtype)) == precision
-    assert resolve_precision("float32", np.dtype(dtype)) == "float32"
+def test_precision_holds_every_value() -> None:
+    for precision, dtypes in (
+        ("float32", ("bool", "i1", "u1", "i2", "u2", "f2", "f4", ">f4")),
+        ("float64", ("i4", "u4", "i8", "u8", "f8", ">f8")),
+    ):
+        for dtype in map(np.dtype, dtypes):
+            assert resolve_precision("auto", dtype) == precision
+            assert resolve_precision("float32", dtype) == "float32"
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("2GB", 2 * GB), ("2GiB", 2**31), ("500MB", 500 * MB), (12345, 12345), (None, GB)],
-)
-def test_sizes(text: Any, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "available_memory", lambda: 2 * GB)
-    assert memory_budget(text) == size
+    sizes = {"2GB": 2 * GB, "2GiB": 2**31, "500MB": 500 * MB, 12345: 12345, None: GB}
+    assert {text: memory_budget(text) for text in sizes} == sizes
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("option", "value"),
     [
-        {"memory": "much"},
-        {"memory": "0MB"},
-        {"memory": -5},
-        {"threads": 0},
-        {"precision": "float16"},
-        {"method": "svd"},
+        ("memory", "much"),
+        ("memory", "0MB"),
+        ("memory", -5),
+        ("threads", 0),
+        ("precision", "float16"),
+        ("method", "svd"),
     ],
-    ids=str,
 )
-def test_options_out_of_range(asked: dict[str, Any]) -> None:
+def test_options_out_of_range(option: str, value: Any) -> None:
     with pytest.raises(RequestError) as caught:
-        plan_of(table_of(), **{"memory": 100 * GB, **asked})
+        plan_of(table_of(), **{"memory": 100 * GB, option: value})
     assert caught.value.code == "bad_option"
-    assert str(next(iter(asked.values()))) in caught.value.message
+    assert str(value) in caught.value.message
 
 
 def test_shards_are_read_whole_while_small() -> None:
