@@ -1,17 +1,19 @@
-"""What features explain of the cluster structure, and what is suggested."""
+"""What features explain of the cluster structure beyond noise, and what is suggested."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-from helpers import planted
+from helpers import few_telling, planted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import reference
 
-from kmufs_stream import decompose
+from kmufs_stream import Selection, decompose, select
+from kmufs_stream.factors.noise import beyond_noise
 from kmufs_stream.factors.structure import cluster_structure, knee, suggest_k
 
 X = planted(300, 12)
@@ -114,3 +116,52 @@ def test_a_knee_takes_a_clear_bend() -> None:
     assert knee([10], [0.5]) is None
     # Straight from its first point on: where it has bent before is not seen.
     assert knee([20, 30, 40, 50], [0.5, 0.55, 0.6, 0.65]) is None
+
+
+TELLING = 12
+
+
+def found(X: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.bool_]:
+    factor = decompose(X, k)
+    return beyond_noise(factor.components[:, :k], factor.eigenvalues[:k], len(X))
+
+
+@pytest.mark.parametrize(("n", "p", "k"), [(2000, 60, 5), (200, 400, 4)])
+def test_features_that_tell_clusters_apart_are_found_and_hardly_others(
+    n: int, p: int, k: int
+) -> None:
+    right, wrong = 0, 0
+    for seed in range(3):
+        beyond = found(few_telling(n, p, k, TELLING, seed=seed), k)
+        right += int(beyond[:TELLING].sum())
+        wrong += int(beyond[TELLING:].sum())
+    assert right >= 0.85 * 3 * TELLING
+    assert wrong <= 7  # one a table is expected; more than seven of three: once in a hundred
+
+
+def test_in_mere_noise_hardly_any_is_found() -> None:
+    rng = np.random.default_rng(0)
+    tables = [found(rng.normal(size=(500, 50)), 3) for _ in range(10)]
+    assert np.mean([table.any() for table in tables]) <= 0.4
+    assert not found(rng.normal(size=(100, 1)), 1).any()
+
+
+def test_all_copies_of_one_feature_are_found() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 1)) @ np.ones((1, 6))
+    assert found(X, 1).all()
+
+
+@pytest.mark.parametrize("method", ["gram", "lanczos"])
+def test_a_result_tells_what_is_noise_in_it(method: str) -> None:
+    X = few_telling(800, 60, 4, TELLING)
+
+    def of(solver: str, h: int) -> Selection:
+        return select(X, 4, h, solver=solver, method=method)
+
+    assert of("exact", TELLING - 1).at_noise.tolist() == []
+    css = of("css", TELLING)
+    assert css.at_noise.tolist() == [i for i in css.selected if not css.beyond_noise[i]]
+    assert len(css.at_noise) >= 3
+    many = of("exact", 40).summary()
+    assert many["beyond_noise"] in (TELLING, TELLING + 1)
+    assert len(many["at_noise"]) == 40 - many["beyond_noise"]

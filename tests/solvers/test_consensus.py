@@ -20,7 +20,7 @@ from kmufs_stream.solvers.consensus import (
 )
 from kmufs_stream.solvers.solution import Solution
 from kmufs_stream.system import blas
-from tests.solvers.literal import spectral_embedding, traced_peak
+from tests.solvers.oracles import spectral_embedding, traced_peak
 
 Array = npt.NDArray[np.float64]
 

@@ -8,8 +8,7 @@ import pytest
 
 from kmufs_stream.solvers.correlations import factor_rows
 from kmufs_stream.solvers.css import css, css_bytes
-from tests.solvers.literal import traced_peak
-from tests.solvers.real_factors import CLUSTERS, factors, leading, standardised
+from tests.solvers.oracles import CLUSTERS, factors, leading, standardised, traced_peak
 
 Array = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import pytest
 from kmufs_stream.solvers.correlations import factor_rows
 from kmufs_stream.solvers.exact import exact
 from kmufs_stream.solvers.joint import joint, joint_bytes
-from tests.solvers.real_factors import CLUSTERS, factors, leading, standardised
+from tests.solvers.oracles import CLUSTERS, factors, leading, standardised
 
 Array = npt.NDArray[np.float64]
 

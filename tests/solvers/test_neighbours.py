@@ -10,7 +10,7 @@ import pytest
 
 from kmufs_stream.solvers import neighbours
 from kmufs_stream.solvers.neighbours import embedding, unit_rows
-from tests.solvers.literal import spectral_embedding
+from tests.solvers.oracles import spectral_embedding
 
 Array = npt.NDArray[np.float64]
 

@@ -167,6 +167,11 @@ def test_values_that_are_not_finite_are_counted_after_the_first_too(kernel: Kern
     assert not moments.valid
 
 
+def test_tsqr_refuses_scalings_in_float32() -> None:
+    with pytest.raises(ValueError, match="float64"):
+        TSQR(SINGLE)
+
+
 def test_gaps_add_up_over_blocks_and_states() -> None:
     x = X.copy()
     x[::7, 2] = x[5:90:3, 4] = np.nan

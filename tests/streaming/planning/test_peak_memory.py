@@ -131,8 +131,8 @@ def test_plans_drawn_at_random_keep_their_word(seed: int, tmp_path: Path) -> Non
 
 @linux
 def test_store_larger_than_the_room_for_data(tmp_path: Path) -> None:
-    # 400 MB, of which the interpreter takes some 200: the 220 MB of data would not fit.
-    check(tmp_path, 275_000, 200, 2500, "400MB", 400_000_000)
+    # 450 MB, of which the interpreter takes some 200: the 300 MB of data would not fit.
+    check(tmp_path, 375_000, 200, 2500, "450MB", 450_000_000)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""The bi-linear ADMM written straight from its formulas: dense A, one plain SVD per iteration.
+"""Factors of the real data sets, and algorithms written straight from their formulas.
 
-The independent oracle of the solver tests, beside others. Slow, and meant to be read beside
+``literal_admm``, with a dense A and one plain SVD per iteration, is meant to be read beside
 Algorithm 1 of Sun, Ding and Fan (arXiv 2411.15197).
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
+
+from tests.real_data import load
 
 Array = npt.NDArray[np.float64]
 
@@ -106,3 +109,29 @@ def traced_peak(call: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+CLUSTERS = {"HARS_3000": 6, "MicroMass_mixed360": 10, "MNIST_first3468": 10, "DNA_statlog": 3}  # k
+CASES = [(name, h) for name in CLUSTERS for h in (50, 100)]
+
+
+@cache
+def standardised(name: str) -> tuple[Array, Array]:
+    """The features that vary, with mean 0 and variance 1, and their correlations."""
+    X, _ = load(name)
+    Z = X[:, X.min(axis=0) != X.max(axis=0)]
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    return Z, Z.T @ Z / len(Z)
+
+
+@cache
+def factors(name: str) -> tuple[Array, Array]:
+    """P_k and the k leading eigenvalues."""
+    _, C = standardised(name)
+    return leading(C, CLUSTERS[name])
+
+
+def leading(C: Array, k: int) -> tuple[Array, Array]:
+    """The k leading eigenvectors, (p, k), and eigenvalues of a correlation matrix."""
+    values, vectors = np.linalg.eigh(C)
+    return np.ascontiguousarray(vectors[:, : -k - 1 : -1]), values[: -k - 1 : -1]
