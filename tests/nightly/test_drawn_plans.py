@@ -1,0 +1,24 @@
+"""Whatever is asked of whatever table, the peak of memory is at most what the plan says."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from nightly.tally import Tally, trials
+from streaming.planning.drawn import keeps_its_word
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@trials(80, batch=4)
+def test_drawn_plans(tmp_path: Path, tally: Tally, seeds: range) -> None:
+    def trial(seed: int) -> None:
+        (tmp_path / "plan").mkdir()
+        try:
+            keeps_its_word(seed, tmp_path / "plan")
+        finally:
+            shutil.rmtree(tmp_path / "plan")
+
+    tally("drawn plans of memory", seeds, trial)
