@@ -1,4 +1,4 @@
-"""What the benchmarks share: fresh processes, the machine's own limits, one table printer."""
+"""What the benchmarks share: fresh processes side by side, the machine's limits, one table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
@@ -20,14 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from stores import FOLDER
 from threadpoolctl import threadpool_info
 
 HERE = Path(__file__).resolve().parent
 POLL_SECONDS = 0.02
 CHILD = "import sys; sys.path.insert(0, sys.argv[1]); import limits; limits.child(*sys.argv[2:])"
-CLI = ("-m", "kmufs_stream_cli")
 
 
 # Fresh processes
@@ -41,7 +40,7 @@ class Finished:
     ----------
     wall : seconds from its start to its end, interpreter and imports included.
     peak : its peak resident bytes.
-    result : what it printed last, one JSON object; empty where it failed.
+    result : what it printed last, if one JSON object; also by ``run[key]``.
     failure : why it failed, in one line; empty where it did not.
     """
 
@@ -49,6 +48,48 @@ class Finished:
     peak: int
     result: dict[str, Any]
     failure: str = ""
+
+    def __getitem__(self, key: str) -> Any:
+        return self.result[key]
+
+
+class Runs(list[Finished]):
+    """The repeats of one process."""
+
+    def median(self, *keys: str) -> float:
+        """The median of a number in their results; of their wall time without keys."""
+
+        def number(run: Finished) -> float:
+            found: Any = run.result if keys else run.wall
+            for key in keys:
+                found = found[key]
+            return float(found)
+
+        return statistics.median(map(number, self))
+
+    @property
+    def peak(self) -> float:
+        """The highest peak, in GB."""
+        return max(run.peak for run in self) / 1e9
+
+
+def side_by_side(repeats: int, tasks: Mapping[str, Callable[[], Finished]]) -> dict[str, Runs]:
+    """Run several processes by turns, so that all meet the machine as it is at the time.
+
+    One that may fail, and has, is not run again.
+    """
+    runs = {name: Runs() for name in tasks}
+    for _ in range(repeats):
+        for name, task in tasks.items():
+            if not (runs[name] and runs[name][-1].failure):
+                runs[name].append(task())
+    return runs
+
+
+def over_repeats(runs: Mapping[str, Runs], number: Callable[[dict[str, Finished]], float]) -> float:
+    """The median over repeats of a number of one repeat's processes, such as a ratio."""
+    rounds = zip(*runs.values(), strict=True)
+    return statistics.median(number(dict(zip(runs, each, strict=True))) for each in rounds)
 
 
 def run_process(
@@ -82,7 +123,8 @@ def run_process(
         printed, complaints = out.read().strip(), err.read().strip()
     if not failure and process.returncode != 0:
         failure = (complaints or printed or f"exit {process.returncode}").splitlines()[-1]
-    result = {} if failure else json.loads(printed if printed[:1] == "{" else _last(printed))
+    last = printed if printed.startswith("{") else printed.rpartition("\n")[2]
+    result = json.loads(last) if last.startswith("{") and not failure else {}
     return Finished(wall, max(peak, result.get("peak_rss_bytes", 0)), result, failure)
 
 
@@ -139,21 +181,12 @@ class Work:
         return int(counters["rchar"]), time.process_time(), time.perf_counter()
 
 
-def select_process(store: Path, *options: str) -> Finished:
-    """``kmufs-stream select store --json`` with options, as a user would run it."""
-    command = [sys.executable, *CLI, "select", str(store), *options, "--json"]
-    done = run_process(command)
+def command_line(*words: object) -> Finished:
+    """``kmufs-stream`` with these words, as a user would run it."""
+    done = run_process([sys.executable, "-m", "kmufs_stream_cli", *map(str, words)])
     if done.failure:
-        raise SystemExit(f"kmufs-stream select failed: {done.failure}")
+        raise SystemExit(f"kmufs-stream {words[0]} failed: {done.failure}")
     return done
-
-
-def startup_seconds() -> float:
-    """Wall time of ``kmufs-stream --help``."""
-    began = time.perf_counter()
-    command = [sys.executable, *CLI, "--help"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
 
 
 def peak_bytes(pid: int | str) -> int:
@@ -164,10 +197,6 @@ def peak_bytes(pid: int | str) -> int:
         return 0
     peaks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(peaks[0]) * 1024 if peaks else 0
-
-
-def _last(printed: str) -> str:
-    return printed.splitlines()[-1] if printed else "{}"
 
 
 # The machine's limits
@@ -217,17 +246,6 @@ def syrk(store: str, options: dict[str, Any], precision: str = "float32") -> dic
     return {**vars(work), "rate": n * p * (p + 1) / work.seconds / 1e9}
 
 
-def blas_rate(threads: int) -> dict[str, Any]:
-    """GF/s of float32 products b.T @ b, 8000 x 2000, one BLAS thread each."""
-    from kmufs_stream.system import blas
-
-    block = np.random.default_rng(0).standard_normal((8000, 2000), dtype=np.float32)
-    times = 4
-    with blas.one_thread(), Work() as work, ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda _: block.T @ block, range(times * threads)))
-    return {"rate": times * threads * 8000 * 2000 * 2001 / work.seconds / 1e9}
-
-
 def factor(store: str, options: dict[str, Any]) -> dict[str, Any]:
     """The factor stage: probe, pass ("pass") and everything else ("eigen")."""
     from kmufs_stream import select
@@ -242,33 +260,16 @@ def factor(store: str, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# References in float64
+def machine_limits(store: Path, options: dict[str, Any]) -> dict[str, Callable[[], Finished]]:
+    """Reading alone and the products alone, to run side by side with what is measured."""
+    sent: dict[str, Any] = {"store": store, "options": options}
+    return {"read": partial(fresh, reading, **sent), "syrk": partial(fresh, syrk, **sent)}
 
 
-def reference_eigenpairs(store: str, r: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The r leading eigenpairs of the correlation matrix, two passes in float64, p x p memory."""
-    import scipy.linalg
-
-    matrix, plan = planned(store, {"k": r, "h": 1})
-    n, p = matrix.shape
-    starts = list(chain.from_iterable(plan.partitions))
-    total, scatter = np.zeros(p), np.zeros((p, p))
-    for start in starts:
-        total += matrix.rows.read(start, min(start + plan.block_rows, n)).sum(axis=0, dtype=float)
-    for start in starts:
-        block = matrix.rows.read(start, min(start + plan.block_rows, n)) - total / n
-        scatter += block.T @ block
-    std = np.sqrt(scatter.diagonal())
-    correlation = scatter / std / std[:, None]
-    values, vectors = scipy.linalg.eigh(correlation, subset_by_index=(p - r, p - 1))
-    return values[::-1], vectors[:, ::-1]
-
-
-def largest_angle(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """The largest principal angle between the spans of two sets of columns, in radians."""
-    import scipy.linalg
-
-    return float(scipy.linalg.subspace_angles(a, b)[0])
+def speed(runs: Mapping[str, Runs]) -> str:
+    """These limits in words."""
+    read, products = (runs[name].median("rate") for name in ("read", "syrk"))
+    return f"read {read:.2f} GB/s, BLAS {products:.0f} GF/s"
 
 
 # Options and tables
@@ -296,24 +297,12 @@ def arguments(
     return asked
 
 
-def median(runs: Sequence[Finished], *keys: str) -> float:
-    """The median over runs of a number in their results; of their wall time without keys."""
-
-    def number(run: Finished) -> float:
-        found: Any = run.result if keys else run.wall
-        for key in keys:
-            found = found[key]
-        return float(found)
-
-    return statistics.median(number(run) for run in runs)
-
-
-def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def show(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     """One table in plain text: numbers with three significant digits, aligned to the right."""
-    text = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *text, strict=True)]
+    text = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*text, strict=True)]
     print(f"\n{title}")
-    for row in [list(columns), ["-" * width for width in widths], *text]:
+    for row in [text[0], ["-" * width for width in widths], *text[1:]]:
         cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)]
         print("  ".join([f"{row[0]:<{widths[0]}}", *cells[1:]]).rstrip(), flush=True)
 

@@ -17,10 +17,11 @@ python tests/benchmarks/peers.py --rows 200000 --features 200 --repeats 1
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +30,27 @@ from limits import (
     Work,
     arguments,
     fresh,
-    largest_angle,
     machine,
-    median,
-    reading,
-    reference_eigenpairs,
+    machine_limits,
+    planned,
     show,
-    syrk,
+    side_by_side,
+    speed,
 )
 from numpy.typing import NDArray
 from stores import make_store, stored_bytes
 
 Components = NDArray[np.floating[Any]]
 BATCH_BYTES = 16_000_000
+OURS = "kmufs_stream.decomposition"
+COLUMNS = ("peer", "wall s", "work s", "/ the first", "peak GB", "reads", "angle of k", "of k - 1")
 
 
-def kmufs_stream(store: str, k: int) -> Components:
+def kmufs_stream(store: str, k: int, **options: Any) -> Components:
     """This tool."""
     from kmufs_stream import decompose
 
-    return decompose(store, k).components[:, :k]
+    return decompose(store, k, **options).components[:, :k]
 
 
 def dask_covariance_one_read(store: str, k: int) -> Components:
@@ -68,19 +70,11 @@ def dask_covariance_two_reads(store: str, k: int) -> Components:
     return _leading((z.T @ z).compute(), k)
 
 
-def svd_compressed(store: str, k: int) -> Components:
-    """Random projections, data read again whenever it is needed (compute=True)."""
+def svd_compressed(store: str, k: int, compute: bool) -> Components:
+    """Random projections, data read again whenever needed, or (compute=False) all in one graph."""
     import dask.array as da
 
-    _, _, v = da.linalg.svd_compressed(_standardised(store), k, n_power_iter=4, compute=True)
-    return np.asarray(v.compute()).T
-
-
-def svd_compressed_in_one_graph(store: str, k: int) -> Components:
-    """Random projections, everything in one graph (compute=False)."""
-    import dask.array as da
-
-    _, _, v = da.linalg.svd_compressed(_standardised(store), k, n_power_iter=4, compute=False)
+    _, _, v = da.linalg.svd_compressed(_standardised(store), k, n_power_iter=4, compute=compute)
     return np.asarray(v.compute()).T
 
 
@@ -126,18 +120,18 @@ def xeofs_eof(store: str, k: int) -> Components:
 
 
 PEERS: dict[str, tuple[Callable[[str, int], Components], str]] = {
-    "kmufs-stream": (kmufs_stream, "kmufs_stream.decomposition"),
+    "kmufs-stream": (kmufs_stream, OURS),
+    "kmufs-stream, float64": (partial(kmufs_stream, precision="float64"), OURS),
+    "kmufs-stream, tsqr": (partial(kmufs_stream, method="tsqr", precision="float64"), OURS),
     "dask covariance, one read": (dask_covariance_one_read, "dask.array"),
     "dask covariance, two reads": (dask_covariance_two_reads, "dask.array"),
-    "svd_compressed, compute=True": (svd_compressed, "dask.array"),
-    "svd_compressed, compute=False": (svd_compressed_in_one_graph, "dask.array"),
+    "svd_compressed, compute=True": (partial(svd_compressed, compute=True), "dask.array"),
+    "svd_compressed, compute=False": (partial(svd_compressed, compute=False), "dask.array"),
     "dask_ml PCA": (dask_ml_pca, "dask_ml.decomposition"),
     "sklearn IncrementalPCA": (incremental_pca, "sklearn.decomposition"),
     "xeofs EOF": (xeofs_eof, "xeofs"),
 }
 """Per name, the peer, and the module whose import is not its work."""
-
-ALL_CORES = ("kmufs-stream", "sklearn IncrementalPCA")
 
 
 def _standardised(store: str) -> Any:
@@ -169,7 +163,7 @@ def asked_of(name: str, store: str, k: int, threads: int, found: str) -> dict[st
     import_module(module)
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(scheduler="threads", num_workers=threads))
-        if name not in ALL_CORES:
+        if module not in (OURS, "sklearn.decomposition"):
             stack.enter_context(threadpool_limits(1))
         with Work() as work:
             components = peer(store, k)
@@ -178,8 +172,17 @@ def asked_of(name: str, store: str, k: int, threads: int, found: str) -> dict[st
 
 
 def reference(store: str, k: int, found: str) -> dict[str, Any]:
-    """The components in float64."""
-    np.save(found, reference_eigenpairs(store, k)[1])
+    """The k leading components of the correlation matrix, two passes in float64, p x p memory."""
+    matrix, plan = planned(store, {"k": k, "h": 1})
+    n, p = matrix.shape
+    starts = list(chain.from_iterable(plan.partitions))
+    total, scatter = np.zeros(p), np.zeros((p, p))
+    for start in starts:
+        total += matrix.rows.read(start, min(start + plan.block_rows, n)).sum(axis=0, dtype=float)
+    for start in starts:
+        block = matrix.rows.read(start, min(start + plan.block_rows, n)) - total / n
+        scatter += block.T @ block
+    np.save(found, _leading(scatter, k))
     return {}
 
 
@@ -195,56 +198,52 @@ def main() -> None:
         only="",
     )
     store = make_store(asked.folder, asked.rows, asked.features)
-    exact, found = (asked.folder / f"peers-{name}.npy" for name in ("exact", "found"))
+    exact = asked.folder / "peers-exact.npy"
     fresh(reference, store=store, k=asked.k, found=exact)
+    found = {name: asked.folder / f"peers-{i}.npy" for i, name in enumerate(PEERS)}
+    found = {name: place for name, place in found.items() if asked.only in name}
+    limited: Any = {"memory_limit": int(asked.gigabytes * 1e9), "time_limit": 60 * asked.minutes}
+    limited |= {"store": store, "k": asked.k, "threads": asked.threads, "may_fail": True}
+    tasks = {
+        name: partial(fresh, asked_of, name=name, found=place, **limited)
+        for name, place in found.items()
+    }
     options = {"k": asked.k, "h": asked.k, "threads": asked.threads}
-    read, product = (fresh(task, store=store, options=options) for task in (reading, syrk))
-    ours, rows = None, []
-    for name in PEERS:
-        if asked.only not in name:
-            continue
-        runs = []
-        for _ in range(asked.repeats):
-            print(name, file=sys.stderr)
-            done = fresh(
-                asked_of,
-                name=name,
-                store=store,
-                k=asked.k,
-                threads=asked.threads,
-                found=found,
-                memory_limit=int(asked.gigabytes * 1e9),
-                time_limit=60 * asked.minutes,
-                may_fail=True,
-            )
-            runs.append(done)
-            if done.failure:
-                break
-        peak = max(run.peak for run in runs) / 1e9
-        if runs[-1].failure:
-            rows.append([name, *[""] * 3, peak, *[""] * 3, runs[-1].failure[:80]])
-            continue
-        seconds = median(runs, "seconds")
-        ours = ours or seconds
-        angles = _angles(exact, found, asked.k)
-        reads = median(runs, "read_bytes") / stored_bytes(Path(store))
-        rows.append([name, median(runs), seconds, seconds / ours, peak, reads, *angles, ""])
+    runs = side_by_side(asked.repeats, machine_limits(store, options) | tasks)
+    rows = list[dict[str, object]]()
+    first = next((name for name in found if not runs[name][-1].failure), "")
+    for name, place in found.items():
+        done, row = runs[name], dict[str, object](dict.fromkeys(COLUMNS, ""))
+        row |= {"peer": name, "peak GB": done.peak, "failed": done[-1].failure[:80]}
+        if not done[-1].failure:
+            row |= {
+                "wall s": done.median(),
+                "work s": done.median("seconds"),
+                "/ the first": done.median("seconds") / runs[first].median("seconds"),
+                "reads": done.median("read_bytes") / stored_bytes(store),
+                **_angles(exact, place, asked.k),
+            }
+            place.unlink()
+        rows.append(row)
     exact.unlink()
-    found.unlink(missing_ok=True)
-    speed = f"read {read.result['rate']:.2f} GB/s, BLAS {product.result['rate']:.0f} GF/s"
     versions = machine("scikit-learn", "dask-ml", "xeofs")
-    columns = ["peer", "wall s", "work s", "/ ours", "peak GB", "reads"]
-    columns += [f"angle of {asked.k}", f"angle of {asked.k - 1}", "failed"]
-    show(f"{asked.rows} x {asked.features}, k = {asked.k}, {speed} ({versions})", columns, rows)
+    title = f"{asked.rows} x {asked.features}, k = {asked.k}"
+    show(f"{title}, {speed(runs)} ({versions})", rows)
 
 
-def _angles(exact: Path, found: Path, k: int) -> tuple[float, float]:
+def _angles(exact: Path, found: Path, k: int) -> dict[str, object]:
     """Largest principal angles of the k and of the k - 1 leading components.
 
     Ten clusters make nine strong components; the tenth lies in the noise.
     """
+    import scipy.linalg
+
     right, theirs = np.load(exact), np.load(found).astype(np.float64)
-    return largest_angle(right, theirs), largest_angle(right[:, : k - 1], theirs[:, : k - 1])
+    both = {
+        "angle of k": scipy.linalg.subspace_angles(right, theirs)[0],
+        "of k - 1": scipy.linalg.subspace_angles(right[:, : k - 1], theirs[:, : k - 1])[0],
+    }
+    return {name: float(angle) for name, angle in both.items()}
 
 
 if __name__ == "__main__":

@@ -148,41 +148,41 @@ def table(sets: list[Labelled], starts: int) -> None:
         return both(cases) if cases else "-"
 
     every = {data.name for data in sets}
-    rows = [
-        [method, cell(method, every, SIZES)]
-        + [cell(method, every, (h,)) for h in SIZES]
-        + [cell(method, {data.name}, SIZES) for data in sets]
-        for method in METHODS
-    ]
-    header = ["ACC / NMI, %", "mean", *(f"h = {h}" for h in SIZES), *(d.name for d in sets)]
-    show("Clustering on the chosen features", header, rows)
-    rows = [
-        [method, *(f"{costs[method, d.name]:.4f}" if (method, d.name) in costs else "-"
-                   for d in sets)]
-        for method in METHODS
-    ]  # fmt: skip
-    title = f"Full-data K-means cost at h = {COST_AT} over the best found on all features"
-    show(title, ["method", *(data.name for data in sets)], rows)
+    rows = list[dict[str, object]]()
+    for method in METHODS:
+        row: dict[str, object] = {"ACC / NMI, %": method, "mean": cell(method, every, SIZES)}
+        row |= {f"h = {h}": cell(method, every, (h,)) for h in SIZES}
+        row |= {data.name: cell(method, {data.name}, SIZES) for data in sets}
+        rows.append(row)
+    show("Clustering on the chosen features", rows)
+    show(
+        f"Full-data K-means cost at h = {COST_AT} over the best found on all features",
+        [
+            {"method": method}
+            | {d.name: f"{costs.get((method, d.name), np.nan):.4f}" for d in sets}
+            for method in METHODS
+        ],
+    )
 
 
 def protocol(sets: list[Labelled], solvers: list[str]) -> None:
     """As the paper reports: best over h, mean and standard deviation over the runs."""
-    rows = []
+    rows = list[dict[str, object]]()
     for data in sets:
         printed = next((v for name, v in PAPER.items() if data.name.startswith(name)), None)
         if printed is None:
             continue
-        row = [data.name, f"{printed[0]} / {printed[1]}"]
+        row: dict[str, object] = {"set": data.name, "printed": f"{printed[0]} / {printed[1]}"}
         for solver in solvers:
             each = [
                 data.agreement(data.clusterings(_solver(solver)(data, h), PAPER_RUNS))
                 for h in data.sizes(PAPER_SIZES)
             ]
             best = [max(each, key=lambda s: s[:, i].mean())[:, i] for i in (0, 1)]
-            row.append(" / ".join(f"{b.mean():.1f} ± {b.std():.1f}" for b in best))
+            row[solver] = " / ".join(f"{b.mean():.1f} ± {b.std():.1f}" for b in best)
         rows.append(row)
-    title = f"The paper's protocol: best over h in 50..300, {PAPER_RUNS} runs, ACC / NMI"
-    show(title, ["set", "printed", *solvers], rows)
+    if rows:
+        show(f"The paper's protocol: best over h in 50..300, {PAPER_RUNS} runs, ACC / NMI", rows)
 
 
 def main() -> None:

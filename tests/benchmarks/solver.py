@@ -1,4 +1,4 @@
-"""The ADMM against plain SVD polar steps, and many questions to one factor.
+"""The ADMM against plain SVD polar steps, and the solvers that use correlations.
 
 python tests/benchmarks/solver.py
 python tests/benchmarks/solver.py --iterations 10 --repeats 1
@@ -6,18 +6,16 @@ python tests/benchmarks/solver.py --iterations 10 --repeats 1
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from limits import Work, arguments, fresh, machine, median, reading, show, syrk
+from limits import Work, arguments, fresh, machine, machine_limits, show, side_by_side, speed
 from numpy.typing import NDArray
 from stores import make_store
 
 Float = NDArray[np.float64]
-KS, HS = (2, 4, 6, 8, 10), (10, 20, 40, 60, 80, 100)
 
 
 def components(p: int, k: int, seed: int = 0) -> tuple[Float, Float]:
@@ -39,12 +37,12 @@ def solving(p: int, k: int, h: int, iterations: int) -> dict[str, Any]:
     basis, values = components(p, k)
     with blas.all_cores(), Work() as work:
         found = admm(basis, values, h, tolerance=1e-12, max_iter=iterations)
-    ratio = found.solver_objective / float(np.sort(basis**2 @ values)[-h:].sum())
     return {
         **vars(work),
+        "each": work.seconds / found.iterations,
         "iterations": found.iterations,
         "converged": found.converged,
-        "ratio": ratio,
+        "ratio": found.solver_objective / float(np.sort(basis**2 @ values)[-h:].sum()),
     }
 
 
@@ -88,79 +86,41 @@ def choosing(solver: str, p: int, k: int, h: int, kept: bool) -> dict[str, Any]:
         for start in range(0, m, size):
             yield rng.standard_normal((min(size, m - start), p))
 
+    run: Any = {"css": css, "joint": joint, "consensus": consensus}[solver]
+    given = (rows, sample) if solver == "consensus" else (rows,)
     with blas.all_cores(), Work() as work:
-        if solver == "consensus":
-            consensus(basis[:, :k], values[:k], rows, sample, h, tolerance=1e-12)
-        else:
-            run = {"css": css, "joint": joint}[solver]
-            run(basis[:, :k], values[:k], rows, h, tolerance=1e-12)
+        run(basis[:, :k], values[:k], *given, h, tolerance=1e-12)
     return vars(work)
 
 
-def questions(store: str) -> dict[str, Any]:
-    """Thirty (k, h) pairs from one factor, by `exact`: of the solver alone, and of `sweep`."""
-    from kmufs_stream import decompose, sweep
-    from kmufs_stream.factors.solving import solve
-    from kmufs_stream.options import AdmmOptions
-
-    factor = decompose(store, max(KS))
-    sweep(factor, [2], [2], solvers=["exact"])  # imports on first use
-    began = time.perf_counter()
-    for k in KS:
-        for h in HS:
-            solve(factor, k, h, "exact", AdmmOptions())
-    alone = time.perf_counter() - began
-    with Work() as work:
-        sweep(factor, KS, HS, solvers=["exact"])
-    return {**vars(work), "alone": alone}
-
-
 def main() -> None:
-    """Print the iteration's ratio, the whole solve, and the thirty questions."""
-    asked = arguments(__doc__, iterations=100, rows=200_000, features=500)
-    shape = {"p": 20_000, "k": 10, "h": 300}
-    steps, runs, whole, many = [], [], [], []
+    """Print the iteration's ratio, the whole solve, and the other solvers."""
+    asked = arguments(__doc__, iterations=100, rows=200_000, features=500, wide=20_000)
+    shape = {"p": asked.wide, "k": 10, "h": 300}
     store = make_store(asked.folder, asked.rows, asked.features)
-    for _ in range(asked.repeats):
-        steps.append(fresh(polar_step, **shape))
-        runs.append(fresh(solving, **shape, iterations=asked.iterations))
-        whole.append(fresh(solving, p=2000, k=10, h=100, iterations=3000))
-        many.append(fresh(questions, store=store))
-    step = median(steps, "seconds")
-    each = statistics.median(run.result["seconds"] / run.result["iterations"] for run in runs)
-    speed = [
-        fresh(task, store=store, options={"k": 10, "h": 100}).result["rate"]
-        for task in (reading, syrk)
-    ]
-    done = whole[0].result
-    stored = 4 * asked.rows * asked.features
-    rows = [
-        ["20000 x 300: SVD polar step", step, ""],
-        ["20000 x 300: ADMM iteration", each, f"{each / step:.2f} of the step"],
-        [
-            "2000 x 100: whole solve",
-            median(whole, "seconds"),
-            f"{done['iterations']} iterations, converged {done['converged']}, "
-            f"{done['ratio']:.4f} of the optimum",
-        ],
-        ["30 questions: exact solver", median(many, "alone"), "no read"],
-        [
-            "30 questions: sweep(factor)",
-            median(many, "seconds"),
-            f"{median(many, 'read_bytes') / stored:.2f} of the data read",
-        ],
-    ]
+    tasks = machine_limits(store, {"k": 10, "h": 100})
+    tasks["step"] = partial(fresh, polar_step, **shape)
+    tasks["admm"] = partial(fresh, solving, **shape, iterations=asked.iterations)
+    many = 30 * asked.iterations
+    tasks["whole"] = partial(fresh, solving, p=2000, k=10, h=100, iterations=many)
     for solver in ("css", "joint", "consensus"):
-        for p in (2000, 20_000):
-            for kept in (True, False):
-                runs = [
-                    fresh(choosing, solver=solver, p=p, k=10, h=300, kept=kept)
-                    for _ in range(asked.repeats)
-                ]
-                where = "from the Gram matrix" if kept else "from the factor alone"
-                rows.append([f"{solver}, {p} x 300", median(runs, "seconds"), where])
-    title = f"Solvers, read {speed[0]:.2f} GB/s, BLAS {speed[1]:.0f} GF/s ({machine('scipy')})"
-    show(title, ["what", "seconds", "note"], rows)
+        for p in (2000, asked.wide):
+            for kept, source in ((True, "the Gram matrix"), (False, "the factor alone")):
+                name = f"{solver}, {p} x 300, from {source}"
+                tasks[name] = partial(fresh, choosing, solver=solver, p=p, k=10, h=300, kept=kept)
+    runs = side_by_side(asked.repeats, tasks)
+    step, admm, whole = (runs[name] for name in ("step", "admm", "whole"))
+    relative = admm.median("each") / step.median("seconds")
+    end = f"{whole[0]['iterations']} iterations, converged {whole[0]['converged']}, "
+    end += f"{whole[0]['ratio']:.4f} of the optimum"
+    rows = [
+        (f"{asked.wide} x 300: SVD polar step", step.median("seconds"), ""),
+        (f"{asked.wide} x 300: ADMM iteration", admm.median("each"), f"{relative:.2f} of the step"),
+        ("2000 x 100: whole solve", whole.median("seconds"), end),
+    ]
+    rows += [(name, runs[name].median("seconds"), "") for name in list(tasks)[5:]]
+    table = [dict(zip(("what", "seconds", "note"), row, strict=True)) for row in rows]
+    show(f"Solvers, {speed(runs)} ({machine('scipy')})", table)
 
 
 if __name__ == "__main__":

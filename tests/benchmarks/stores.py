@@ -1,26 +1,28 @@
-"""Stores to measure on: noise plus ten planted clusters, float32, zstd.
+"""Stores to measure on: noise plus ten planted clusters, dense as float32 or sparse as AnnData.
 
 python tests/benchmarks/stores.py --rows 1000000 --features 500
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
+import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import zarr
-from numpy.typing import NDArray
 
 FOLDER = Path(tempfile.gettempdir()) / "kmufs-bench"
 CLUSTERS = 10
 CHUNK_BYTES = 4_000_000
 DONE = "complete"
+GROUP = 20  # features of which each sample of a sparse store has one: 5 percent
+CHUNK_ENTRIES = 500_000
 
 
 def make_store(
@@ -51,30 +53,79 @@ def make_store(
     centres = (rng.standard_normal((CLUSTERS, features)) * strength).astype(np.float32)
     mean = (3 * rng.standard_normal(features)).astype(np.float32)
     scale = np.exp(rng.standard_normal(features)).astype(np.float32)
-    write = partial(_write_chunk, array, centres, mean, scale, seed)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(write, range(-(-rows // chunk_rows))):
-            pass
+
+    def write(start: int, stop: int, rng: np.random.Generator) -> None:
+        values = rng.standard_normal((stop - start, features), dtype=np.float32)
+        values += centres[rng.integers(0, CLUSTERS, stop - start)]
+        values *= scale
+        values += mean
+        array[start:stop] = values
+
+    _write_chunks(write, rows, chunk_rows, seed)
     array.attrs[DONE] = True
     return path
 
 
-def _write_chunk(
-    array: zarr.Array[Any],
-    centres: NDArray[np.float32],
-    mean: NDArray[np.float32],
-    scale: NDArray[np.float32],
-    seed: int,
-    chunk: int,
+def make_sparse_store(folder: Path, rows: int, features: int, *, seed: int = 0) -> Path:
+    """An AnnData store with a CSR X in ``folder``: made in bounded memory, or reused.
+
+    Of every GROUP features a sample has one; in a fifth of the groups its cluster prefers one of
+    them, by 10 to 60 percent. Chunk i follows from (seed, i) alone.
+    """
+    from anndata.io import write_elem
+
+    path = folder / f"sparse-{rows}x{features}-{seed}.zarr"
+    if path.exists() and zarr.open_group(path, mode="r").attrs.get(DONE):
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    groups = features // GROUP
+    chunk_rows = min(max(CHUNK_ENTRIES // groups, 1), rows)
+    root = zarr.open_group(path, mode="w")
+    root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what later versions of anndata will do
+        write_elem(root, "obs", pd.DataFrame(index=[f"cell {i}" for i in range(rows)]))
+        write_elem(root, "var", pd.DataFrame(index=[f"gene {i}" for i in range(features)]))
+    X = root.create_group("X")
+    shape = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [rows, features]}
+    X.attrs.update(shape)
+    X.create_array("indptr", data=np.arange(rows + 1) * groups)
+    form: Any = {"shape": (rows * groups,), "chunks": (chunk_rows * groups,)}
+    form["compressors"] = zarr.codecs.BloscCodec(cname="lz4")
+    data = X.create_array("data", dtype="float32", **form)
+    indices = X.create_array("indices", dtype="int32", **form)
+    rng = np.random.default_rng(seed)
+    strength = np.zeros(groups)
+    telling = rng.choice(groups, max(groups // 5, 1), replace=False)
+    strength[telling] = np.linspace(0.1, 0.6, len(telling))
+    preferred = rng.integers(0, GROUP, (CLUSTERS, groups))
+
+    def write(start: int, stop: int, rng: np.random.Generator) -> None:
+        n, entries = stop - start, slice(start * groups, stop * groups)
+        columns = rng.integers(0, GROUP, (n, groups))
+        likes = rng.random((n, groups)) < strength
+        columns = np.where(likes, preferred[rng.integers(0, CLUSTERS, n)], columns)
+        columns += np.arange(groups) * GROUP
+        indices[entries] = columns.astype(np.int32).ravel()
+        counts = 1 + rng.poisson(0.7, (n, groups))
+        data[entries] = np.log1p(counts).astype(np.float32).ravel()
+
+    _write_chunks(write, rows, chunk_rows, seed)
+    root.attrs[DONE] = True
+    return path
+
+
+def _write_chunks(
+    write: Callable[[int, int, np.random.Generator], None], rows: int, chunk_rows: int, seed: int
 ) -> None:
-    rows = array.chunks[0]
-    start, stop = chunk * rows, min((chunk + 1) * rows, array.shape[0])
-    rng = np.random.default_rng([seed, chunk])
-    values = rng.standard_normal((stop - start, len(mean)), dtype=np.float32)
-    values += centres[rng.integers(0, len(centres), stop - start)]
-    values *= scale
-    values += mean
-    array[start:stop] = values
+    def write_chunk(chunk: int) -> None:
+        start = chunk * chunk_rows
+        stop = min(start + chunk_rows, rows)
+        write(start, stop, np.random.default_rng([seed, chunk]))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(write_chunk, range(-(-rows // chunk_rows))):
+            pass
 
 
 def stored_bytes(path: Path) -> int:
@@ -84,16 +135,11 @@ def stored_bytes(path: Path) -> int:
 
 def main() -> None:
     """Make one store and say where it is."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--features", type=int, default=500)
-    parser.add_argument("--chunk-bytes", type=int, default=CHUNK_BYTES)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    asked = parser.parse_args()
-    path = make_store(
-        asked.folder, asked.rows, asked.features, seed=asked.seed, chunk_bytes=asked.chunk_bytes
-    )
+    from limits import arguments
+
+    asked = arguments(__doc__, rows=1_000_000, features=500, seed=0, bytes=CHUNK_BYTES)
+    shape = (asked.rows, asked.features)
+    path = make_store(asked.folder, *shape, seed=asked.seed, chunk_bytes=asked.bytes)
     decoded = 4 * asked.rows * asked.features
     print(f"{path}: {decoded / 1e9:.2f} GB, {stored_bytes(path) / decoded:.2f} of it stored")
 

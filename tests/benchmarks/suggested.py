@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quality import Labelled, load
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
-from kmufs_stream import Factor, decompose
+from kmufs_stream import decompose
 from kmufs_stream.factors.structure import MOST_CLUSTERS, suggest_k
 
 Float = NDArray[np.float64]
@@ -59,13 +59,7 @@ def correlated(centres: Float, rng: np.random.Generator) -> Float:
     return centres + noise
 
 
-KINDS: tuple[Callable[[Float, np.random.Generator], Float], ...] = (
-    normal,
-    scaled,
-    counts,
-    heavy,
-    correlated,
-)
+KINDS = (normal, scaled, counts, heavy, correlated)
 
 
 def planted(kind: Callable[..., Float], rng: np.random.Generator) -> tuple[Float, int]:
@@ -78,9 +72,9 @@ def planted(kind: Callable[..., Float], rng: np.random.Generator) -> tuple[Float
     return kind(centres[rng.choice(k, size=n, p=rng.dirichlet(np.full(k, 5.0)))], rng), k
 
 
-def answers(factor: Factor) -> tuple[int, int, bool]:
+def answers(table: Float) -> tuple[int, int, bool]:
     """What is suggested, what the gap alone would suggest (1 for nothing), and if they are one."""
-    found = suggest_k(factor)
+    found = suggest_k(decompose(table, min(MOST_CLUSTERS, table.shape[1])))
     return found.k or 1, found.widest_gap or 1, found.by == "widest gap"
 
 
@@ -91,34 +85,35 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=100, help="of each kind of noise")
     parser.add_argument("--labels", default="bulk_labels", help="column of an AnnData's obs")
     asked = parser.parse_args()
-    rows, every = list[list[object]](), list[tuple[int, int, bool]]()
+    rows, every = list[dict[str, object]](), list[tuple[int, int, bool]]()
     for kind in KINDS:
         rng, errors = np.random.default_rng(0), list[tuple[int, int, bool]]()
         for _ in range(asked.tables):
             table, k = planted(kind, rng)
-            suggested, gap, one = answers(decompose(table, min(MOST_CLUSTERS, table.shape[1])))
+            suggested, gap, one = answers(table)
             errors.append((suggested - k, gap - k, one))
         every += errors
-        rows.append([kind.__name__, *_rates(errors)])
-    columns = ["noise", "right %", "gap right %", "mean error", "gap mean error"]
-    for case in ("agree", "differ", "gap only"):
-        columns += [f"{case} %", "right %"]
-    show(f"{len(every)} planted tables", columns, [*rows, ["all", *_rates(every)]])
+        rows.append({"noise": kind.__name__, **_rates(errors)})
+    rows.append({"noise": "all", **_rates(every)})
+    show(f"{len(every)} planted tables", rows)
     sets = [Labelled(read.__name__[5:], *read(return_X_y=True)) for read in BUNDLED]
     sets += load(asked.folder, asked.labels) if asked.folder is not None else []
-    said = [
-        [s.name, s.k, *answers(decompose(s.X, min(MOST_CLUSTERS, s.X.shape[1])))[:2]] for s in sets
-    ]
-    show("Labelled sets", ["set", "classes", "suggested", "gap"], said)
+    names = ("set", "classes", "suggested", "gap")
+    said = [(s.name, s.k, *answers(s.X)[:2]) for s in sets]
+    show("Labelled sets", [dict(zip(names, row, strict=True)) for row in said])
 
 
-def _rates(every: list[tuple[int, int, bool]]) -> list[float]:
+def _rates(every: list[tuple[int, int, bool]]) -> dict[str, float]:
     """Of all tables; then how many are of each case, and of these how many are right."""
     errors, one = np.array([e[:2] for e in every]), np.array([e[2] for e in every])
     right, same = 100 * (errors == 0), errors[:, 0] == errors[:, 1]
-    rates = [*right.mean(axis=0), *np.abs(errors).mean(axis=0)]
-    for case in (same & ~one, ~same, one):
-        rates += [100 * case.mean(), right[case, 0].mean() if case.any() else np.nan]
+    rates: dict[str, float] = {}
+    for i, name in enumerate(("", "gap ")):
+        rates[f"{name}right %"] = right[:, i].mean()
+        rates[f"{name}mean error"] = np.abs(errors[:, i]).mean()
+    for name, case in (("agree", same & ~one), ("differ", ~same), ("gap only", one)):
+        rates[f"{name} %"] = 100 * case.mean()
+        rates[f"{name}: right %"] = right[case, 0].mean() if case.any() else np.nan
     return rates
 
 
