@@ -12,14 +12,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from helpers import (
-    counted,
-    labelled,
-    planted,
-    tied_table,
-    write_bare,
-    write_xarray,
-)
+from helpers import counted, labelled, planted, tied_table, write_bare, write_xarray
 from reference import assert_optimal, reference
 
 from kmufs_stream import (
@@ -172,24 +165,20 @@ def test_k_and_h_are_whole_numbers(number: Any) -> None:
     json.dumps(whole.summary())
 
 
-def test_a_plan_takes_what_select_takes(tmp_path: Path) -> None:
-    write_xarray(tmp_path / "x.zarr", labelled(X), chunks=(100, 12))
-    factor = decompose(tmp_path / "x.zarr", 3, out=tmp_path / "f.zarr")
-    assert plan_selection(X, 3, 5).partitions == plan_selection(open_matrix(X), 3, 5).partitions
-    assert plan_selection(str(tmp_path / "x.zarr"), 3, 5).method == "gram"
-    for known in (factor, tmp_path / "f.zarr"):
-        assert plan_selection(tmp_path / "x.zarr", 3, 5, factor=known).method == "factor"
-        with pytest.raises(RequestError, match="its shape is 300 x 12, that of the data 299 x 12"):
-            plan_selection(X[:-1], 3, 5, factor=known)
-
-
-def test_plan_computes_nothing() -> None:
-    matrix, rows = counted(open_matrix(da.from_array(X, chunks=(50, 12))))
+def test_a_plan_takes_what_select_takes_and_computes_nothing(tmp_path: Path) -> None:
+    path = write_xarray(tmp_path / "x.zarr", labelled(X), chunks=(100, 12))
+    factor = decompose(path, 3, out=tmp_path / "f.zarr")
+    matrix, rows = counted(open_matrix(path))
     plan = plan_selection(matrix, 3, 5, memory="10GB")
     assert rows.reads == []
-    assert plan.method == "gram"
+    assert plan.method == plan_selection(path, 3, 5).method == "gram"
+    assert plan.partitions == plan_selection(str(path), 3, 5).partitions
     assert plan.peak <= 10 * 10**9
     assert plan.output_bytes == 300 * 5 * 8
+    for known in (factor, tmp_path / "f.zarr"):
+        assert plan_selection(path, 3, 5, factor=known).method == "factor"
+        with pytest.raises(RequestError, match="its shape is 300 x 12, that of the data 299 x 12"):
+            plan_selection(X[:-1], 3, 5, factor=known)
 
 
 @pytest.mark.parametrize("solver", ["admm", "consensus"])

@@ -288,8 +288,7 @@ def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [("f4", "f8"), ("f4", "i8"), ("f8", "f4"), ("i2", "f8"), ("u1", "i8")],
+    ("before", "after"), [("f4", "f8"), ("f4", "i8"), ("f8", "f4"), ("i2", "f8"), ("u1", "i8")]
 )
 def test_rows_of_another_dtype(before: str, after: str) -> None:
     table = planted(400, 9) * 5 + 60
