@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from formats.tables import NAMES, X, converted, frame, named_frame, written
+from formats.tables import X, converted, frame, written
 
-from kmufs_stream import RequestError, convert, select
+from kmufs_stream import RequestError, convert
 from kmufs_stream.conversion import ARRAYS, COLUMNS
 from kmufs_stream.sources.convertible import SUFFIXES
 
@@ -37,14 +37,6 @@ def test_missing_libraries_are_named(
     with pytest.raises(RequestError, match=package) as raised:
         convert(source, tmp_path.with_suffix(".zarr"))
     assert f"pip install {package}" in raised.value.remedy
-
-
-def test_a_converted_table_is_selected_from_like_the_array(tmp_path: Path) -> None:
-    named_frame().to_csv(tmp_path / "x.csv")
-    converted(tmp_path / "x.csv")
-    found = select(str(tmp_path / "out.zarr"), 3, 4, solver="exact")
-    np.testing.assert_array_equal(found.selected, select(X, 3, 4, solver="exact").selected)
-    assert found.labels == [NAMES[i] for i in found.selected]
 
 
 def test_whatever_is_known_by_its_name_is_opened() -> None:

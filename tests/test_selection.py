@@ -26,9 +26,7 @@ from kmufs_stream import (
 )
 from kmufs_stream.events import Event, Started
 from kmufs_stream.factors.factor import RowSample
-from kmufs_stream.factors.solving import SOLVERS, SolverInput
-from kmufs_stream.solvers.solution import Solution
-from kmufs_stream.streaming.planning import sizing
+from kmufs_stream.factors.solving import SOLVERS
 
 X = planted(300, 12)
 EXPECTED = reference(X)
@@ -38,7 +36,11 @@ EXPECTED = reference(X)
 @pytest.mark.parametrize(("k", "h"), [(1, 1), (3, 12), (5, 2)])
 def test_answer(solver: str, k: int, h: int) -> None:
     constant = np.full((300, 1), 5.0)  # never selected
-    chosen = select(np.hstack([constant, X, constant]), k, h, solver=solver)
+    told: list[Event] = []
+    whole = np.hstack([constant, X, constant])
+    chosen = select(whole, k, h, solver=solver, progress=told.append)
+    solving = [e for e in told if isinstance(e, Started) and e.stage == f"solving ({solver})"]
+    assert [stage.total for stage in solving] == [h if solver in ("css", "consensus") else 0]
     assert chosen.summary()["excluded"] == {"constant": [0, 13]}
     assert chosen.summary()["usable"] == 12
     scores = np.concatenate([[np.nan], EXPECTED.every_score(k), [np.nan]])
@@ -213,16 +215,6 @@ def test_each_stored_chunk_is_read_once_and_copied_once(tmp_path: Path) -> None:
     assert_optimal(chosen.selected, EXPECTED.every_score(3), 5, 1e-12)
 
 
-def test_tall_source_chunks_are_copied_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sizing, "OUTPUT_CHUNK_BYTES", 5 * 8 * 30)
-    matrix, rows = counted(open_matrix(write_bare(tmp_path / "x.zarr", X, chunks=(150, 12))))
-    select(matrix, 3, 5, out=tmp_path / "out.zarr")
-    touched = [chunk for a, b in rows.takes for chunk in range(a // 150, -(-b // 150))]
-    assert len(touched) == 2
-
-
 @pytest.mark.parametrize(
     ("solver", "method"), [("joint", "tsqr"), ("css", "lanczos"), ("consensus", "tsqr")]
 )
@@ -255,25 +247,3 @@ def test_consensus_says_that_a_sample_is_missing() -> None:
     bare = replace(factor, sample=RowSample(factor.sample.index[:0], [factor.sample.values[:0]]))
     with pytest.raises(RequestError, match="consensus cannot run: a sample of 0 rows"):
         select(X, 3, 5, solver="consensus", factor=bare)
-
-
-def test_a_solver_that_is_added_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(given: SolverInput) -> Solution:
-        return Solution(np.arange(given.h), 1.0, given.h, True, None)
-
-    toy = replace(SOLVERS["css"], run=run)
-    monkeypatch.setitem(SOLVERS, "toy", toy)
-    told: list[Event] = []
-    chosen = select(X, 3, 4, solver="toy", progress=told.append)
-    assert (chosen.solver, chosen.selected.tolist()) == ("toy", [0, 1, 2, 3])
-    assert Started("solving (toy)", total=4, unit="features") in told
-
-
-def test_the_plan_counts_what_the_solver_takes() -> None:
-    wide = da.zeros((50_000, 4000), chunks=(1000, 4000))
-    stages = {
-        solver: plan_selection(open_matrix(wide), 50, 300, solver=solver, memory="40GB").stages
-        for solver in SOLVERS
-    }
-    assert stages["consensus"]["solver"] > stages["css"]["solver"] > stages["exact"]["solver"]
-    assert stages["consensus"]["pass"] == stages["exact"]["pass"]

@@ -127,20 +127,27 @@ def with_gaps(n: int = 400, p: int = 10) -> Any:
     return table
 
 
-@pytest.mark.parametrize("missing", ["mean", "drop-features", "drop-samples"])
-@pytest.mark.parametrize("cuts", [[200], [60, 250, 251]], ids=str)
-def test_missing_values(missing: str, cuts: list[int]) -> None:
-    table, screening = with_gaps(), Screening(missing)
+def partly(complete: slice) -> Any:
+    """Gaps in the other rows only."""
+    table = with_gaps()
+    table[complete, :4] = np.nan_to_num(table[complete, :4], nan=17)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "cuts", "missing"),
+    [
+        *((with_gaps(), [200], missing) for missing in ("mean", "drop-features", "drop-samples")),
+        (with_gaps(), [60, 250, 251], "mean"),
+        (partly(slice(200)), [200], "mean"),
+        (partly(slice(200, None)), [200], "mean"),
+    ],
+    ids=["mean", "features", "samples", "often", "new", "old"],
+)
+def test_missing_values(table: Any, cuts: list[int], missing: str) -> None:
+    screening = Screening(missing)
     whole = decompose(table, K, screening=screening)
     assert_same(in_steps(table, cuts, screening=screening), whole)
-
-
-@pytest.mark.parametrize("complete", [slice(200), slice(200, None)], ids=str)
-def test_gaps_in_one_part_only(complete: slice) -> None:
-    table, screening = with_gaps(), Screening("mean")
-    table[complete, :4] = np.nan_to_num(table[complete, :4], nan=17)
-    whole = decompose(table, K, screening=screening)
-    assert_same(in_steps(table, [200], screening=screening), whole)
 
 
 def test_feature_without_values_that_gets_some() -> None:
@@ -264,27 +271,43 @@ def test_factors_that_cannot_grow_are_refused() -> None:
         update(batches, table[200:])
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "said"),
+    [
+        ("i2", 0.5, "cannot"),
+        ("i2", 4e4, "cannot"),
+        ("u1", -1.0, "cannot"),
+        ("i4", np.nan, "cannot"),
+        ("f4", 1e39, "which float32 cannot"),
+        ("f4", np.inf, "infinite"),
+    ],
+)
+def test_rows_that_the_factor_s_dtype_does_not_hold(dtype: str, value: float, said: str) -> None:
+    table = np.rint(planted(300, 9) * 5 + 60)
+    factor, new = decompose(table[:200].astype(dtype), K), table[200:]
+    new[70, 4] = value
+    with pytest.raises(RequestError, match=said) as raised:
+        update(factor, new)
+    assert said == "infinite" or "decompose all rows together" in raised.value.remedy
+
+
 def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
-    table = planted(300, 9).astype(np.float32)
-    factor = decompose(table[:200], K)
-    for new, message in [
-        (table[:0], "no samples to add"),
-        (table[200:].astype(np.float64) * 1e39, "which float32 cannot"),
-        (np.full((3, 9), np.inf, np.float32), "infinite"),
-        (open_matrix(np.abs(table[200:]), transform="log1p"), "made with the transforms: none"),
+    table, place = planted(300, 9), tmp_path / "f.zarr"
+    factor = decompose(table[:200], K, out=place)
+    transformed = open_matrix(np.abs(table[200:]), transform="log1p")
+    for new, options, message in [
+        (table[:0], {}, "no samples to add"),
+        (transformed, {}, "made with the transforms: none"),
+        (table[200:], {"memory": "10MB"}, "Give `memory="),
+        (table[200:], {"out": place}, "exists"),
     ]:
         with pytest.raises(RequestError, match=message):
-            update(factor, new)
-    with pytest.raises(RequestError, match="Give `memory="):
-        update(factor, table[200:], memory="10MB")
+            update(factor, new, **options)
     damaged = write_bare(tmp_path / "x.zarr", table[200:], chunks=(50, 9))
     (damaged / "c" / "1" / "0").write_bytes(b"no chunk")
-    save_factor(factor, tmp_path / "f.zarr")
     with pytest.raises(BrokenError):
-        update(tmp_path / "f.zarr", damaged, out=tmp_path / "f.zarr", overwrite=True)
-    np.testing.assert_array_equal(load_factor(tmp_path / "f.zarr").components, factor.components)
-    with pytest.raises(RequestError, match="exists"):
-        update(factor, table[200:], out=tmp_path / "f.zarr")
+        update(place, damaged, out=place, overwrite=True)
+    np.testing.assert_array_equal(load_factor(place).components, factor.components)
 
 
 @pytest.mark.parametrize(
@@ -296,18 +319,6 @@ def test_rows_of_another_dtype(before: str, after: str) -> None:
         table = np.rint(table).clip(0, 250)
     factor = update(decompose(table[:250].astype(before), K), table[250:].astype(after))
     assert_same(factor, decompose(table.astype(before), K), 1e-4 if before != "f8" else 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value"), [("i2", 0.5), ("i2", 4e4), ("u1", -1.0), ("i4", np.nan)]
-)
-def test_rows_that_the_factor_s_dtype_does_not_hold(dtype: str, value: float) -> None:
-    table = np.rint(planted(300, 9) * 5 + 60)
-    factor, new = decompose(table[:200].astype(dtype), K), table[200:]
-    new[70, 4] = value
-    with pytest.raises(RequestError, match="cannot") as raised:
-        update(factor, new)
-    assert "decompose all rows together" in raised.value.remedy
 
 
 def test_rows_are_known_whatever_their_dtype_order_chunks_and_times(tmp_path: Path) -> None:
