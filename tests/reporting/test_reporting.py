@@ -64,8 +64,8 @@ class Page(HTMLParser):
     @property
     def drawings(self) -> list[str]:
         """The figures, as SVG."""
-        coded = [(image["src"] or "").partition("base64,")[2] for image in self.of("img")]
-        return [base64.b64decode(drawing).decode() for drawing in coded]
+        sources = [str(image["src"]) for image in self.of("img")]
+        return [base64.b64decode(source.partition("base64,")[2]).decode() for source in sources]
 
     def of(self, tag: str) -> list[dict[str, str | None]]:
         """The attributes of all elements of a kind."""
