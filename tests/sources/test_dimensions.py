@@ -194,13 +194,6 @@ def test_times_of_other_calendars(tmp_path: Path) -> None:
     assert some.shape[0] == 117
 
 
-def test_missing_coordinates_become_numbers() -> None:
-    array = climate().drop_vars(["lat", "height", "tilt"])
-    result = select(open_matrix(array, sample_dims="time"), 3, 4, solver="exact")
-    np.testing.assert_array_equal(result.dataset["lat"], result.selected // 5)
-    np.testing.assert_array_equal(result.dataset["lon"], LON[result.selected % 5])
-
-
 def test_name_of_a_stacked_dimension_is_free() -> None:
     array = xr.DataArray(X.reshape(120, 4, 5), dims=("time", "feature", "sample"), name="a")
     matrix = open_matrix(array, sample_dims="time")
