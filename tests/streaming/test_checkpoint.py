@@ -208,8 +208,11 @@ def test_states_of_other_constants_are_not_merged(
     with monkeypatch.context() as other_machine:
         other_machine.setattr("dask.base.tokenize", lambda kernel, **how: "other constants")
         broken_off(table, folder, 100, method="lanczos")
-    found = decompose(table, 3, method="lanczos", checkpoint=folder, resume=True)
+    told: list[Event] = []
+    options: Any = {"method": "lanczos", "checkpoint": folder, "resume": True}
+    found = decompose(table, 3, progress=told.append, **options)
     assert same_bits(found, whole(table, "lanczos")[0])
+    assert not any(event.restored for event in told if isinstance(event, Advanced))
 
 
 def test_a_checkpoint_that_cannot_be_written_is_said(

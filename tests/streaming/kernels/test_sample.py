@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 from cluster_rows import Whole, cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kmufs_stream import decompose
 from kmufs_stream.streaming.kernels import sample
 from kmufs_stream.streaming.kernels.sample import TakeRows, sample_index, sample_size
 from kmufs_stream.streaming.passes import run_pass
@@ -71,15 +69,3 @@ def test_rows_taken_do_not_depend_on_blocks(block: int, per: int, threads: int) 
 
     pieces = run_pass(TakeRows(index), Whole(x), cut(n, block, per), threads=threads)
     np.testing.assert_array_equal(np.concatenate(pieces), x[index])
-
-
-@pytest.mark.parametrize("chunks", [(33, 2), (1000, 1)])
-def test_factor_keeps_the_rows_in_the_dtype_of_the_source(
-    monkeypatch: pytest.MonkeyPatch, chunks: tuple[int, int]
-) -> None:
-    monkeypatch.setattr(sample, "SAMPLE_ROWS", 64)
-    x = np.random.default_rng(0).integers(0, 100, (1000, 2)).astype(np.uint8)
-    factor = decompose(da.from_array(x, chunks=chunks), 1)
-    assert factor.sample.values.dtype == np.uint8
-    assert factor.sample.index.tolist() == sample_index(1000, 64).tolist()
-    np.testing.assert_array_equal(factor.sample.values, x[factor.sample.index])

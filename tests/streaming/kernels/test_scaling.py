@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 from helpers import planted
@@ -13,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kmufs_stream import decompose, open_matrix
+from kmufs_stream import decompose
 from kmufs_stream.streaming.kernels.scaling import (
     PROBE_PLACES,
     PROBE_ROWS,
     Precision,
     Scaling,
     probe_starts,
-    read_probe,
 )
 
 
@@ -66,18 +64,6 @@ def test_float32_numbers_far_from_zero_are_shifted_without_rounding() -> None:
     np.testing.assert_array_equal(scaling.apply(x, "float32"), exact)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "i8", "f4"])
-def test_features_that_vary_in_the_probe_are_sure(dtype: str) -> None:
-    x = np.ones((300, 4), dtype)
-    x[5, 1] = 0
-    x[200, 3] = 0
-    scaling = Scaling.from_probe(x[:64], "float64")
-    assert scaling.unsure.tolist() == [0, 2, 3]
-    low, high = scaling.range_of_unsure(x)
-    assert low.dtype == high.dtype == x.dtype
-    assert (low.tolist(), high.tolist()) == ([1, 1, 0], [1, 1, 1])
-
-
 @settings(deadline=None, max_examples=60)
 @given(value=st.floats(allow_nan=False, allow_infinity=False), rows=st.integers(1, 1024))
 def test_equal_values_are_never_taken_to_vary(value: float, rows: int) -> None:
@@ -99,17 +85,6 @@ def test_probe_places_are_spread_over_all_rows(n: int, chunk_rows: int) -> None:
     assert starts[0] <= gap
     assert n - starts[-1] <= 2 * gap + unit
     assert all(b - a <= 2 * gap for a, b in itertools.pairwise(starts))
-
-
-@settings(deadline=None, max_examples=50)
-@given(n=st.integers(1, 3000), chunk_rows=st.integers(1, 4000))
-def test_probe_is_small_and_made_of_rows(n: int, chunk_rows: int) -> None:
-    x = np.arange(n, dtype=np.float64)[:, None]
-    chunked = da.from_array(x, chunks=(min(chunk_rows, n), 1))
-    probe = read_probe(open_matrix(chunked))[:, 0]
-    assert 1 <= len(probe) <= PROBE_PLACES * PROBE_ROWS
-    assert (np.diff(probe) >= 1).all()
-    assert set(probe) <= set(range(n))
 
 
 @pytest.mark.parametrize(
