@@ -27,6 +27,7 @@ from kmufs_stream import (
 from kmufs_stream.events import Event, Started
 from kmufs_stream.factors.factor import RowSample
 from kmufs_stream.factors.solving import SOLVERS
+from kmufs_stream.streaming.planning import sizing
 
 X = planted(300, 12)
 EXPECTED = reference(X)
@@ -213,6 +214,16 @@ def test_each_stored_chunk_is_read_once_and_copied_once(tmp_path: Path) -> None:
         copied[a:b] += 1
     assert (copied == 1).all()
     assert_optimal(chosen.selected, EXPECTED.every_score(3), 5, 1e-12)
+
+
+def test_tall_source_chunks_are_copied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizing, "OUTPUT_CHUNK_BYTES", 5 * 8 * 30)
+    matrix, rows = counted(open_matrix(write_bare(tmp_path / "x.zarr", X, chunks=(150, 12))))
+    select(matrix, 3, 5, solver="exact", out=tmp_path / "out.zarr")
+    touched = [chunk for a, b in rows.takes for chunk in range(a // 150, -(-b // 150))]
+    assert len(touched) == 2
 
 
 @pytest.mark.parametrize(
