@@ -76,6 +76,10 @@ def test_values_coordinates_and_attributes(
     assert found.attrs["k"] == K
     assert transposed is None or found.attrs["title"] == "of the whole"
     assert zarr.open_group(out).metadata.zarr_format == zarr_format
+    here = select(data, K, H).dataset  # which is what would be written
+    assert here["counts"].chunks is not None
+    xr.testing.assert_equal(here.load(), chosen.dataset.load())
+    assert here.attrs == chosen.dataset.attrs
 
 
 OBJECTS = {
@@ -238,15 +242,6 @@ def test_everything_that_the_design_lists(tmp_path: Path) -> None:
         assert type(attrs[name]) is type(value), name
 
 
-def test_dataset_without_output_is_what_would_be_written(tmp_path: Path) -> None:
-    path = write_xarray(tmp_path / "x.zarr", labelled(X), chunks=(20, 12))
-    here = select(path, K, H, solver="exact").dataset
-    assert here["counts"].chunks is not None
-    there = select(path, K, H, solver="exact", out=tmp_path / "out.zarr").dataset
-    xr.testing.assert_equal(here.load(), there.load())
-    assert here.attrs == there.attrs
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_packed_data_stay_packed(tmp_path: Path, zarr_format: int) -> None:
     packing = {"dtype": "i2", "scale_factor": 0.25, "add_offset": 3.0, "_FillValue": -999}
@@ -336,14 +331,9 @@ def test_selection_only_copies_no_data(tmp_path: Path) -> None:
     assert every.sizes == {"source_feature": 12}
 
 
-def test_stacked_dimensions(tmp_path: Path) -> None:
-    # What the error for three dimensions advises.
-    cube = xr.DataArray(
-        X.reshape(120, 3, 4),
-        dims=("time", "lat", "lon"),
-        name="air",
-        coords={"lat": [1, 2, 3], "lon": [4, 5, 6, 7]},
-    )
+def test_features_of_several_levels(tmp_path: Path) -> None:
+    places = {"lat": [1, 2, 3], "lon": [4, 5, 6, 7]}
+    cube = xr.DataArray(X.reshape(120, 3, 4), dims=("time", *places), name="air", coords=places)
     chosen = select(cube.stack(feature=("lat", "lon")), K, H, out=tmp_path / "out.zarr")
     found = opened(tmp_path / "out.zarr")
     np.testing.assert_array_equal(found["air"].values, X[:, chosen.selected])

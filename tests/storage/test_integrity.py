@@ -80,10 +80,10 @@ def test_items_that_do_not_add_up_are_told_before_they_are_decoded(form: int, co
         assert caught.value.chunk == key.removeprefix("gene/")
 
 
-@pytest.mark.parametrize("labels", [NAMES, NAMES.astype("U5")], ids=["variable", "fixed"])
-def test_labels_cut_off_within_blosc(tmp_path: Path, form: int, labels: Any) -> None:
-    path = store(tmp_path / "data.zarr", form, labels, BLOSC[form])
-    chunk = chunk_files(path / "gene")[0]
+@pytest.mark.parametrize("kind", ["O", "U5"])
+def test_labels_cut_off_within_blosc(tmp_path: Path, form: int, kind: str) -> None:
+    path = store(tmp_path / "data.zarr", form, NAMES.astype(kind), BLOSC[form])
+    (chunk,) = chunk_files(path / "gene")
     whole = chunk.read_bytes()
     for cut in (1, 15, 16, len(whole) - 1):
         chunk.write_bytes(whole[:cut])
@@ -91,9 +91,7 @@ def test_labels_cut_off_within_blosc(tmp_path: Path, form: int, labels: Any) -> 
             open_matrix(path)
         assert caught.value.code == "corrupt_chunk"
     chunk.write_bytes(whole + b"more")
-    found = open_matrix(path).labels
-    assert found is not None
-    assert found.tolist() == NAMES.tolist()
+    assert open_matrix(path).labels.tolist() == NAMES.tolist()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("names", [object, "U7"], ids=["variable", "fixed"])

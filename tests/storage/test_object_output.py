@@ -536,22 +536,19 @@ def test_a_lock_is_put_only_where_none_is_however_a_store_says_so() -> None:
     assert held == {"out/claim-0": b"one"}
 
 
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
+def test_what_other_object_stores_answer(memory: str) -> None:
+    for status, code in (
         ({"status_code": 404}, "not_found"),
         ({"status_code": 403}, "access_denied"),
         ({"code": 401}, "access_denied"),
         ({"code": 503}, "unreachable"),
-    ],
-)
-def test_what_other_object_stores_answer(status: dict[str, int], code: str, memory: str) -> None:
-    error = Exception("No container.\nRequestId:1")
-    vars(error).update(status)
-    refused = store_error(place_of(memory), error)
-    assert refused.code == code
-    assert "No container" in refused.message
-    assert "RequestId" not in refused.message
+    ):
+        error = Exception("No container.\nRequestId:1")
+        vars(error).update(status)
+        refused = store_error(place_of(memory), error)
+        assert refused.code == code
+        assert "No container" in refused.message
+        assert "RequestId" not in refused.message
 
 
 @pytest.mark.parametrize(("protocol", "closes"), [("abfs", False), ("s3", True)])
