@@ -157,4 +157,6 @@ def test_long_texts_keep_to_the_budget(tmp_path: Path, first: int, kind: str) ->
     path = written(tmp_path, kind, pd.DataFrame({"a": np.arange(len(notes)), "note": notes}))
     error = refused(path, "takes .* of memory", memory=blocks.BASELINE + 3 * blocks.MB)
     assert error.code == "does_not_fit"
-    assert converted(path, memory="2GB")["note"].values[-1] == notes[-1]
+    found = converted(path, memory="2GB")
+    assert found["note"].values[-1] == notes[-1]
+    np.testing.assert_array_equal(found["data"][:, 0], np.arange(len(notes)))
