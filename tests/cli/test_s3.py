@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from commands import Gate, Run, begun
-from helpers import Bucket, planted, write_bare
+from helpers import Bucket, planted, same_result, write_bare
 from processes import Begun
 
 pytestmark = [
@@ -27,16 +27,6 @@ def there(bucket: Bucket, folder: Path) -> str:
     """The address of a bare array, 400 x 30 in 8 chunks; it is in the folder too."""
     write_bare(folder / "data.zarr", planted(400, 30, dtype=np.float32), chunks=(50, 30))
     return bucket.put(folder / "data.zarr")
-
-
-def same(out: str, local: str) -> None:
-    """A selection in S3 is the local one, but for where the data lie."""
-    for group in (None, "all_features", "diagnostics"):
-        a, b = (xr.open_zarr(s, group=group, chunks=None).load() for s in (out, local))
-        for dataset in (a, b):
-            for key in ("source", "fingerprint", "command", "created"):
-                dataset.attrs.pop(key, None)
-        xr.testing.assert_identical(a, b)
 
 
 def test_killed_and_resumed(there: str, bucket: Bucket, here: Cli, gate: Gate) -> None:
@@ -57,7 +47,7 @@ def test_killed_and_resumed(there: str, bucket: Bucket, here: Cli, gate: Gate) -
     assert resumed.code == 0, resumed
     assert resumed.err.startswith(f"going on from the checkpoint {bucket.at('kept')}: ")
     assert resumed.json()["output"] == bucket.at("sel.zarr")
-    same(bucket.at("sel.zarr"), "local.zarr")
+    same_result(bucket.at("sel.zarr"), "local.zarr")
     assert {name.partition("/")[0] for name in bucket.objects()} == {"data.zarr", "sel.zarr"}
 
 
@@ -105,7 +95,7 @@ def test_workers_read_and_write_there(there: str, bucket: Bucket, shell: Cli, cl
     )
     assert done.code == 0, done
     assert re.fullmatch("cluster dashboard: .*\n", done.err)  # and of no worker anything
-    same(bucket.at("sel.zarr"), "local.zarr")
+    same_result(bucket.at("sel.zarr"), "local.zarr")
 
 
 @pytest.mark.parametrize(

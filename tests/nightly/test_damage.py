@@ -12,11 +12,11 @@ from nightly.tally import Tally, trials
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@trials(15_000, batch=250)
+@trials(12_000, batch=250)
 def test_damaged_stores(tmp_path: Path, tally: Tally, seeds: range) -> None:
     tally("damaged stores", seeds, partial(survives, folder=tmp_path))
 
 
-@trials(5_000, batch=250)
+@trials(8_000, batch=250)
 def test_damaged_tables(tmp_path: Path, tally: Tally, seeds: range) -> None:
     tally("damaged tables", seeds, partial(table_survives, folder=tmp_path))

@@ -26,7 +26,7 @@ import s3fs
 import xarray as xr
 import zarr
 from botocore.exceptions import EndpointConnectionError
-from helpers import Bucket, environment, planted, same_bits, write_xarray
+from helpers import Bucket, environment, planted, same_bits, same_result, write_xarray
 from moto.core import set_initial_no_auth_action_count
 from processes import Begun
 from upath import UPath
@@ -84,16 +84,6 @@ def memory() -> Iterator[str]:
     fs.pseudo_dirs[:] = [""]
     yield "memory://place"
     fs.store.clear()
-
-
-def same_result(ours: Any, theirs: Any) -> None:
-    """Two written selections hold the same, but for where their source lies."""
-    for group in ("", "all_features", "diagnostics"):
-        a, b = (xr.open_zarr(s, group=group or None, chunks=None).load() for s in (ours, theirs))
-        for dataset in (a, b):
-            for key in ("source", "fingerprint"):
-                dataset.attrs.pop(key, None)
-        xr.testing.assert_identical(a, b)
 
 
 def test_everything_in_s3_as_on_disk_and_secrets_nowhere(
