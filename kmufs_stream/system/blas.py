@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -11,14 +12,18 @@ from functools import lru_cache
 
 from threadpoolctl import ThreadpoolController
 
+from kmufs_stream.system.control_groups import cpu_quota
+
 FEW_MULTIPLICATIONS = 1e8  # measured: 2000 x 100 is as fast on one core, 2000 x 300 on two
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may run on, or whose time it is given."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return math.ceil(min(cores or 1, _quota()))
+
+
+_quota = lru_cache(maxsize=1)(cpu_quota)
 
 
 _lock = threading.Lock()

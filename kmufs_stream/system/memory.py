@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 
 import psutil
 
-CGROUP_LIMITS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
-)
+from kmufs_stream.system.control_groups import memory_left
 
 
 def size(number: int) -> str:
@@ -28,13 +21,14 @@ def size(number: int) -> str:
 
 
 def available_memory() -> int:
-    """Return the bytes that this process may still take, within its control group too."""
-    free = int(psutil.virtual_memory().available)
-    for limit_file, used_file in CGROUP_LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # no such group, or no limit ("max")
-            limit = int(Path(limit_file).read_text())
-            free = min(free, max(limit - int(Path(used_file).read_text()), 0))
-    return free
+    """Return the bytes that this process may still take, by its control groups and limits too."""
+    left = [psutil.virtual_memory().available, memory_left()]
+    if sys.platform == "linux":
+        process = psutil.Process()
+        most = process.rlimit(psutil.RLIMIT_AS)[0]  # ulimit -v
+        if most != psutil.RLIM_INFINITY:
+            left.append(max(most - process.memory_info().vms, 0))
+    return int(min(left))
 
 
 def peak_memory() -> int:
