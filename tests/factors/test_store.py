@@ -79,6 +79,13 @@ def test_any_k_and_h_without_reading_more_than_the_probe(tmp_path: Path) -> None
 CELL = ["cell", "depth", "batch", "when", "number", "weight", "found"]
 
 
+def test_options_of_another_factor_are_refused() -> None:
+    factor = decompose(X, 3)
+    with pytest.raises(RequestError, match="made with `missing='raise'`, not mean") as caught:
+        select(X, 3, 5, factor=factor, screening=Screening(missing="mean"))
+    assert caught.value.code == "wrong_factor"
+
+
 @pytest.mark.parametrize("what", ["shape", "labels", "order", "dtype", "values", "touched chunk"])
 def test_factor_of_other_data_is_refused(tmp_path: Path, what: str) -> None:
     array = labelled(X).drop_vars(CELL)

@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from kmufs_stream.events import Advanced, Event
-from kmufs_stream.streaming.passes import fold_run, run_pass
+from kmufs_stream.streaming.passes import (
+    StoppedError,
+    fold_partition,
+    fold_run,
+    run_each,
+    run_pass,
+)
 from kmufs_stream.streaming.planning.sizing import live_states
 from kmufs_stream.streaming.tree import Node, Tree
+from kmufs_stream.streaming.workers import Threads
 from kmufs_stream.system import blas
 
 
@@ -174,3 +181,38 @@ def test_a_failed_task_stops_the_others(error: BaseException) -> None:
     assert seen < 2500  # of 5001: the other task ended early
     time.sleep(0.05)
     assert len(rows.reads) == seen  # and nothing goes on behind the caller's back
+
+
+def test_a_stopped_partition_reads_nothing_more() -> None:
+    asked: list[bool] = []
+
+    def stopped() -> bool:
+        asked.append(len(asked) == 3)
+        return asked[-1]
+
+    with pytest.raises(StoppedError):
+        fold_partition(Shape(), Numbers(), range(0, 100, 5), stopped, id)
+    assert len(asked) == 4
+
+
+def test_few_pieces_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [range(i, i + 1) for i in range(50)]
+    in_flight, seen = 0, []
+    submit, wait = Threads.submit, Threads.wait
+
+    def counted(workers: Threads, *given: Any) -> Any:
+        nonlocal in_flight
+        in_flight += 1
+        seen.append(in_flight)
+        return submit(workers, *given)
+
+    def awaited(workers: Threads) -> Any:
+        nonlocal in_flight
+        in_flight -= 1
+        return wait(workers)
+
+    monkeypatch.setattr(Threads, "submit", counted)
+    monkeypatch.setattr(Threads, "wait", awaited)
+    made = run_each(lambda offset, piece, stopped: offset + piece.start, 7, pieces, threads=3)
+    assert made == {piece: 7 + piece.start for piece in pieces}
+    assert max(seen) == 3

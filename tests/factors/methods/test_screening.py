@@ -107,6 +107,9 @@ def test_filters_on_every_method(method: str) -> None:
     )
     assert factor.features.excluded["low_std"].tolist() == list(range(0, P, 5))
     assert factor.features.excluded["rare"].tolist() == list(range(1, P, 5))
+    at_the_limit = Screening(min_std=float(factor.features.std[2]))
+    limited = decompose(x, K, method=method, screening=at_the_limit, lanczos=SETTLED)
+    assert 2 not in limited.features.excluded["low_std"]
     left = factor.features.usable
     scores = np.full(P, np.nan)
     scores[left] = reference(x[:, left]).every_score(K)

@@ -101,3 +101,9 @@ def test_large_integers_are_shifted_before_they_are_rounded(
     assert found.features.excluded == {}
     np.testing.assert_allclose(found.features.std, expected.features.std, rtol=1e-5)
     np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-5)
+
+
+def test_differences_beyond_64_bits_are_not_wrapped() -> None:
+    x = np.array([[-9 * 10**18], [9 * 10**18]] * 50)
+    scaling = Scaling.from_probe(x[:1], "float64")
+    np.testing.assert_allclose(np.ptp(scaling.apply(x, "float64")), 18e18 / scaling.scale[0])
