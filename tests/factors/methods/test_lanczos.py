@@ -165,8 +165,9 @@ def test_errors_are_no_larger_than_estimated(make: Any, example: Example) -> Non
 def test_errors_are_as_estimated_where_reads_run_out(make: Any) -> None:
     """The estimate is no bound there: these examples are always the same.
 
-    Of 40,000 drawn ones the error of one was 2.8 times the estimate: that of clusters(150, 250, 1,
-    seed=724) in float32 after 3 reads, with h = 6. It had not found all features in question.
+    Of more than 12,000 drawn ones the error of one was 2.8 times the estimate: that of
+    clusters(150, 250, 1, seed=724) in float32 after 3 reads, with h = 6. It had not found all
+    features in question.
     """
     rng = np.random.default_rng(0)
     for max_passes in (3, 3, 3, 6, 6, 6):

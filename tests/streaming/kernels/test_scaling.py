@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kmufs_stream import decompose
+from kmufs_stream import decompose, open_matrix
 from kmufs_stream.streaming.kernels.scaling import (
     PROBE_PLACES,
     PROBE_ROWS,
     Precision,
     Scaling,
     probe_starts,
+    read_probe,
 )
 
 
@@ -107,3 +108,17 @@ def test_differences_beyond_64_bits_are_not_wrapped() -> None:
     x = np.array([[-9 * 10**18], [9 * 10**18]] * 50)
     scaling = Scaling.from_probe(x[:1], "float64")
     np.testing.assert_allclose(np.ptp(scaling.apply(x, "float64")), 18e18 / scaling.scale[0])
+
+
+def test_shift_of_integers_is_an_integer() -> None:
+    x = np.array([[3, 2**40], [4, 2**40 + 1], [4, 2**40 + 1]])
+    scaling = Scaling.from_probe(x, "float64")
+    np.testing.assert_array_equal(scaling.shift, np.rint(scaling.shift))
+    assert scaling.shift[1] in (2**40, 2**40 + 1)
+
+
+def test_sorted_rows_do_not_mislead() -> None:
+    x = np.linspace(0, 1000, 100_000)[:, None]
+    scaling = Scaling.from_probe(read_probe(open_matrix(x)), "float64")
+    assert abs(scaling.shift[0] - 500) < 50
+    assert 100 < scaling.scale[0] < 600
