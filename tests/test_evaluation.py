@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from sklearn.cluster import KMeans
 from kmufs_stream import (
     BrokenError,
     Evaluation,
-    Matrix,
     RequestError,
     Screening,
     apply,
@@ -238,15 +238,14 @@ def test_what_is_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="of format 0, this version reads 1") as caught:
         evaluate(chosen)
     assert caught.value.code == "selection_format"
-    with pytest.raises(RequestError, match="an applied selection of format 9") as caught:
+    with pytest.raises(RequestError, match="an applied selection of format 9"):
         evaluate(new)
-    assert caught.value.remedy.startswith("Make it again with apply")
 
 
 def in_two_ways(tmp_path: Path, array: xr.Dataset, plain: xr.Dataset, **asked: Any) -> None:
     """What is evaluated with ``asked`` on the one is what is evaluated plainly on the other."""
     screening = asked.pop("screening", None)
-    results = tmp_path / "asked.zarr", tmp_path / "plain.zarr"
+    results = Path(f"{tmp_path}.asked"), Path(f"{tmp_path}.plain")
     select(open_matrix(array, **asked), K, H, solver="exact", screening=screening, out=results[0])
     select(plain, K, H, solver="exact", out=results[1])
     row_by_row = "normalise-rows" in asked.get("transform", ())
@@ -279,18 +278,14 @@ def table_of_counts(seed: int = 5) -> xr.Dataset:
     )
 
 
-def test_row_by_row_transforms_are_those_of_the_result(tmp_path: Path) -> None:
-    counts = table_of_counts()
-    made = counts["x"] * (1e4 / counts["x"].sum("g"))
-    plain = counts.assign(x=np.log1p(made))
-    in_two_ways(tmp_path, counts, plain, transform=("normalise-rows", "log1p"))
-
-
 def test_samples_features_and_transforms_are_those_of_the_result(tmp_path: Path) -> None:
     counts = table_of_counts()
+    normalised = counts["x"] * (1e4 / counts["x"].sum("g"))
+    plain = counts.assign(x=np.log1p(normalised))
+    in_two_ways(tmp_path / "rows", counts, plain, transform=("normalise-rows", "log1p"))
     part = counts.isel(g=[i for i in range(12) if i != 4], c=slice(51, None))
     asked = {"where": "n > 50", "exclude_features": "g4", "transform": ("log1p",)}
-    in_two_ways(tmp_path, counts, part.assign(x=np.log1p(part["x"])), **asked)
+    in_two_ways(tmp_path / "part", counts, part.assign(x=np.log1p(part["x"])), **asked)
 
 
 @pytest.mark.parametrize("missing", ["mean", "drop-samples", "drop-features"])
@@ -335,23 +330,20 @@ def test_what_apply_made_is_standardised_anew(tmp_path: Path) -> None:
     raw = open_matrix(new, transform="normalise-rows")
     with pytest.raises(RequestError, match=r"log1p; that has normalise-rows"):
         evaluate(tmp_path / "applied.zarr", data=raw)
-    with pytest.raises(RequestError, match="is not a selection"):
-        apply(tmp_path / "applied.zarr", new, out=tmp_path / "twice.zarr")
 
 
 @pytest.mark.parametrize("table", ["a table", "score"])
 def test_coordinates_with_spaces_are_taken_for_no_table(tmp_path: Path, table: str) -> None:
     array = clustered(150).drop_vars("gene").rename(table)
-    quality = np.random.default_rng(0).random(array.shape)
-    path, made = tmp_path / "chosen.zarr", tmp_path / "applied.zarr"
+    path, made, quality = tmp_path / "chosen.zarr", tmp_path / "applied.zarr", np.ones(array.shape)
     found = []
     for name, label in (("quality", "kind"), ("a quality", "the kind"), ("z z", "a kind")):
         renamed = array.rename(kind=label).assign_coords({name: (array.dims, quality)})
         with no_warnings():
             select(renamed, K, H, solver="exact", out=path, overwrite=True)
             apply(path, renamed, out=made, overwrite=True)
+        assert open_matrix(path).shape == open_matrix(made).shape == (150, H)
         found += [evaluate(place, labels=label, starts=1).summary() for place in (path, made)]
-        assert open_matrix(path).shape == open_matrix(made).shape == (len(array), H)
     for key in ("accuracy", "cost", "cluster_sizes", "between"):
         assert len({str(measures[key]) for measures in found[::2]}) == 1
         assert len({str(measures[key]) for measures in found[1::2]}) == 1
@@ -361,16 +353,12 @@ def test_coordinates_with_spaces_are_taken_for_no_table(tmp_path: Path, table: s
 def test_dimensions_with_spaces(tmp_path: Path) -> None:
     array = xr.DataArray(
         planted(120, 12).reshape(10, 12, 3, 4),
+        {"my time": range(10), "a class": ("my time", np.arange(10) % 2)},
         dims=("my time", "member", "the lat", "lon"),
-        name="t",
-        coords={"my time": np.arange(10), "a class": ("my time", np.arange(10) % 2)},
     )
     matrix = open_matrix(array, sample_dims=["my time", "member"])
-    chosen = select(matrix, K, H, solver="exact", out=tmp_path / "chosen.zarr")
-    assert list(chosen.dataset.data_vars) == ["t"]
-    found = evaluate(tmp_path / "chosen.zarr", labels="a class")
-    assert found.samples == 120
-    assert found.agreement is not None
+    select(matrix, K, H, solver="exact", out=tmp_path / "chosen.zarr")
+    assert evaluate(tmp_path / "chosen.zarr", labels="a class").samples == 120
 
 
 def test_all_features_are_clustered_once_for_several_results(
@@ -380,24 +368,19 @@ def test_all_features_are_clustered_once_for_several_results(
     select(path, K, H + 1, solver="exact", out=tmp_path / "other.zarr")
     second = array + np.arange(len(array)).reshape(-1, 1)
     select(second, K, H, solver="exact", out=tmp_path / "of_other_data.zarr")
-    clustered: list[int] = []
-    run = evaluation.kmeans
-
-    def counted(matrix: Matrix, *given: Any, **options: Any) -> kmeans.Clustering:
-        clustered.append(matrix.shape[1])
-        return run(matrix, *given, **options)
-
     asked: dict[str, Any] = {"data": path, "starts": 2}
     alone = evaluate(tmp_path / "other.zarr", **asked)
-    monkeypatch.setattr(evaluation, "kmeans", counted)
+    run = mock.Mock(side_effect=evaluation.kmeans)
+    monkeypatch.setattr(evaluation, "kmeans", run)
     first = evaluate(result, **asked)
     after = evaluate(tmp_path / "other.zarr", beside=first, **asked)
-    assert clustered == [H, 12, H + 1]
+    assert [call.args[0].shape[1] for call in run.mock_calls] == [H, 12, H + 1]
     assert after.summary()["cost_ratio"] == alone.summary()["cost_ratio"]
     assert after.summary()["full_iterations"] == alone.summary()["full_iterations"]
-    clustered.clear()
+    run.reset_mock()
     for changed in ({"k": 2}, {"starts": 3}, {"seed": 1}):
         evaluate(tmp_path / "other.zarr", beside=first, **(asked | changed))
     evaluate(tmp_path / "of_other_data.zarr", beside=first, **(asked | {"data": second}))
     evaluate(result, beside=evaluate(result, starts=2), **asked)
+    clustered = [call.args[0].shape[1] for call in run.mock_calls]
     assert clustered == [H + 1, 12] * 3 + [H, 12] + [H] + [H, 12]

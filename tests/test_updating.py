@@ -185,7 +185,7 @@ def test_features_that_varied_too_little_and_now_do_not(screening: Screening) ->
     whole = decompose(table, K, screening=screening)
     assert_same(in_steps(table, [280], screening=screening), whole)
     table[150:, 3] *= 3
-    with pytest.raises(RequestError, match="feature 3 was left out of the factor as") as caught:
+    with pytest.raises(RequestError, match="feature 3") as caught:
         in_steps(table, [150], screening=screening)
     assert caught.value.code == "feature_returned"
 
