@@ -86,12 +86,14 @@ def assert_patient(s: Solution, iterations: int) -> None:
     assert changed[-iterations - 1] > 0
 
 
-def test_order_and_signs_do_not_matter() -> None:
+def test_order_signs_and_digits_beyond_single_precision_do_not_matter() -> None:
     P, lam = factors(MNIST)
     order = np.random.default_rng(2).permutation(len(P))
     signs = np.where(np.arange(lam.size) % 3 == 0, -1.0, 1.0)
     s = admm(np.ascontiguousarray(P[order]) * signs, lam, 20, tolerance=1e-12)
     assert np.sort(order[s.selected]).tolist() == solved(MNIST, 20).selected.tolist()
+    single = admm(P.astype(np.float32).astype(np.float64), lam, 20, tolerance=1e-6)
+    assert single.selected.tolist() == solved(MNIST, 20).selected.tolist()
 
 
 @pytest.mark.parametrize(("name", "seed"), [(DNA, 0), slow(DNA, 1), slow(MNIST, 0), slow(MNIST, 1)])
@@ -102,12 +104,6 @@ def test_the_twelfth_digit_of_the_components_does_not_matter(name: str, seed: in
     P = P + 1e-12 * np.random.default_rng(seed).standard_normal(P.shape)
     s = admm(P, lam, 100, tolerance=1e-12)
     assert s.selected.tolist() == solved(name, 100).selected.tolist()
-
-
-def test_components_in_single_precision_are_enough() -> None:
-    P, lam = factors(MNIST)
-    s = admm(P.astype(np.float32).astype(np.float64), lam, 20, tolerance=1e-6)
-    assert s.selected.tolist() == solved(MNIST, 20).selected.tolist()
 
 
 def test_two_runs_are_equal_bit_for_bit_and_leave_their_arguments_alone() -> None:
@@ -140,6 +136,9 @@ def test_iterations_and_patience() -> None:
     s = admm(P, lam, 10, tolerance=1e-12, patience=5)
     assert s.converged
     assert_patient(s, 5)
+    s = admm(P, lam, 10, tolerance=1e-12, patience=600)
+    assert s.primal_residuals is not None
+    assert max(s.primal_residuals) < 1e-6  # a large penalty meets the constraints
 
 
 def test_the_penalty_is_relative_to_the_largest_eigenvalue() -> None:
@@ -153,20 +152,10 @@ def test_the_penalty_is_relative_to_the_largest_eigenvalue() -> None:
     assert scaled.solver_objective == pytest.approx(1024 * default.solver_objective, rel=1e-14)
 
 
-def test_a_large_penalty_meets_the_constraints() -> None:
-    s = admm(*small_factor(), 10, tolerance=1e-12, patience=600)
-    assert s.primal_residuals is not None
-    assert max(s.primal_residuals) < 1e-6
-
-
-def test_start_skips_unit_vectors_that_it_already_spans() -> None:
-    # Features 2 and 0 are components themselves.
+def test_features_that_are_components_themselves() -> None:
     P = np.eye(6)[:, [2, 0]]
     begun = start(P, np.array([2, 0, 5, 1, 3, 4]), 4)
     np.testing.assert_allclose(begun, np.eye(6)[:, [2, 0, 5, 1]], atol=1e-15)
-
-
-def test_uncorrelated_features() -> None:
     s = admm(np.eye(8)[:, [5, 1, 3]], np.array([3.0, 2.0, 1.0]), 3, tolerance=1e-12)
     assert s.selected.tolist() == [1, 3, 5]
 
@@ -178,7 +167,6 @@ def test_uncorrelated_features() -> None:
         ({"h": 21}, "h is 21"),
         ({"eigenvalues": np.ones(2)}, "do not belong together"),
         ({"eigenvalues": np.zeros(3)}, "eigenvalues"),
-        ({"eigenvalues": np.array([1.0, np.nan, 0.1])}, "eigenvalues"),
         ({"eigenvalues": np.array([1.0, 0.5, -0.1])}, "eigenvalues"),
         ({"components": np.ones((20, 3))}, "orthonormal"),
         ({"components": np.full((20, 3), np.nan)}, "orthonormal"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,44 +21,15 @@ def test_scores_are_the_diagonal_of_a() -> None:
     np.testing.assert_allclose(feature_scores(P, lam, 3), np.diag(A), rtol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("eigenvalues", "k", "message"), [(5, 0, "k is 0"), (5, 6, "k is 6"), (4, 2, "eigenvalues")]
-)
-def test_scores_of_other_components_are_refused(eigenvalues: int, k: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        feature_scores(np.eye(5), np.ones(eigenvalues), k)
-
-
-@pytest.mark.parametrize(
-    ("scores", "tolerance", "order"),
-    [
-        ([0.2, 0.9, 0.2, 0.9, 0.5], 0.0, [1, 3, 4, 0, 2]),
-        ([0.5, 0.9, 0.9 + 4e-13, 0.5 + 9e-13], 1e-12, [1, 2, 0, 3]),
-        ([0.5, 0.9, 0.9 + 4e-13, 0.5 + 9e-13], 1e-13, [2, 1, 3, 0]),
-        # Each is within 1 of the next; runs are anchored at 10 and 8.5: {10, 9.25}, {8.5, 7.75}.
-        ([7.75, 8.5, 9.25, 10.0], 1.0, [2, 3, 0, 1]),
-        ([1.0, 1.5], 0.5, [0, 1]),  # the bound is included
-    ],
-)
-def test_scores_within_the_tolerance_tie(
-    scores: list[float], tolerance: float, order: list[int]
-) -> None:
-    assert ranking(np.array(scores), tolerance).tolist() == order
-
-
-@pytest.mark.parametrize(
-    ("scores", "tolerance", "message"),
-    [
-        ([0.1, np.nan], 0.0, "finite"),
-        ([np.inf, 0.0], 0.0, "finite"),
-        ([[0.1, 0.2]], 0.0, "finite"),
-        ([1.0], -1.0, "tolerance"),
-        ([1.0], np.nan, "tolerance"),
-    ],
-)
-def test_what_cannot_be_ranked_is_refused(scores: Any, tolerance: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ranking(np.array(scores), tolerance)
+def test_what_has_no_scores_or_order_is_refused() -> None:
+    for eigenvalues, k, message in ((5, 0, "k is 0"), (5, 6, "k is 6"), (4, 2, "eigenvalues")):
+        with pytest.raises(ValueError, match=message):
+            feature_scores(np.eye(5), np.ones(eigenvalues), k)
+    for scores in ([0.1, np.nan], [[0.1, 0.2]]):
+        with pytest.raises(ValueError, match="finite"):
+            ranking(np.array(scores), 0.0)
+    with pytest.raises(ValueError, match="tolerance"):
+        ranking(np.ones(1), np.nan)
 
 
 @given(
@@ -97,6 +67,8 @@ def test_duplicates_go_to_the_lower_index_whatever_the_last_bit_says() -> None:
     row = np.array([0.3, 0.2])
     P = np.array([[0.1, 0.1], row, row * (1 + 1e-15), row * (1 - 1e-15), [0.0, 0.1]])
     assert exact(P, np.array([2.0, 1.0]), 2, tolerance=1e-12).selected.tolist() == [1, 2]
+    # Each is within 1 of the next; runs are anchored at 10 and 8.5: {10, 9.25}, {8.5, 7.75}.
+    assert ranking(np.array([7.75, 8.5, 9.25, 10.0]), 1.0).tolist() == [2, 3, 0, 1]
 
 
 @pytest.mark.parametrize("h", [0, 5])
