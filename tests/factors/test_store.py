@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from helpers import counted, labelled, no_warnings, planted, same_bits, write_bare, write_xarray
+from helpers import counted, no_warnings, planted, same_bits, write_bare, write_xarray
 
 from kmufs_stream import (
     BrokenError,
     RequestError,
-    Screening,
     decompose,
     load_factor,
     open_matrix,
@@ -77,19 +76,10 @@ def test_any_k_and_h_without_reading_more_than_the_probe(tmp_path: Path) -> None
         assert sum(b - a for a, b in rows.reads) < 300
 
 
-CELL = ["cell", "depth", "batch", "when", "number", "weight", "found"]
-
-
-def test_options_of_another_factor_are_refused() -> None:
-    factor = decompose(X, 3)
-    with pytest.raises(RequestError, match="not mean") as caught:
-        select(X, 3, 5, factor=factor, screening=Screening(missing="mean"))
-    assert caught.value.code == "wrong_factor"
-
-
 @pytest.mark.parametrize("what", ["shape", "labels", "order", "dtype", "values", "touched chunk"])
 def test_factor_of_other_data_is_refused(tmp_path: Path, what: str) -> None:
-    array = labelled(X).drop_vars(CELL)
+    genes = {"gene": [f"gene {i}" for i in range(12)]}
+    array = xr.DataArray(X, genes, ("cell", "gene"), "counts")
     path = write_xarray(tmp_path / "x.zarr", array, chunks=(50, 12))
     factor = decompose(path, 3)
     assert select(path, 3, 5, factor=factor).passes == 0

@@ -43,19 +43,33 @@ class Killing:
         return self.rows.take(start, stop, columns)
 
 
-@dataclass(frozen=True)
-class Slow:
+class Whole:
+    """Rows of an array in memory, dense or sparse."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.X[start:stop]
+
+    def take(self, start: int, stop: int, columns: Any) -> Any:
+        raise NotImplementedError
+
+
+class Numbers(Whole):
+    """Rows whose one feature is their number."""
+
+    def __init__(self) -> None:
+        super().__init__(np.arange(10_000)[:, None])
+
+
+class Slow(Whole):
     """Rows that come slowly, each block noted in a folder."""
 
-    folder: Path
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        (self.folder / str(start)).touch()
+    def read(self, start: int, stop: int) -> Any:
+        (self.X / str(start)).touch()
         time.sleep(0.02)
         return np.zeros((stop - start, 1))
-
-    def take(self, start: int, stop: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        raise NotImplementedError
 
 
 class Losing(WrapperStore[LocalStore]):
@@ -94,29 +108,6 @@ class Counting:
     def update(self, state: Alive, values: Any, start: int) -> Alive:
         time.sleep(random.random() / 500)
         return state
-
-
-class Whole:
-    """Rows of an array in memory, dense or sparse."""
-
-    def __init__(self, X: Any) -> None:
-        self.X = X
-
-    def read(self, start: int, stop: int) -> Any:
-        return self.X[start:stop]
-
-    def take(self, start: int, stop: int, columns: Any) -> Any:
-        raise NotImplementedError
-
-
-class Numbers:
-    """Rows whose one feature is their number."""
-
-    def read(self, start: int, stop: int) -> Any:
-        return np.arange(start, stop)[:, None]
-
-    def take(self, start: int, stop: int, columns: Any) -> Any:
-        raise NotImplementedError
 
 
 def cut(n: int, block: int = 1, per_partition: int = 1) -> list[range]:

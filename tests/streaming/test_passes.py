@@ -83,20 +83,6 @@ def test_tree_depends_on_the_number_of_partitions_alone(partitions: int, six_thr
     assert depth <= partitions.bit_length()
 
 
-@given(count=st.integers(1, 300), data=st.data())
-def test_any_order_of_merges_ends_at_the_root(count: int, data: st.DataObject) -> None:
-    tree = Tree(count)
-    waiting: set[Node] = set()
-    for index in data.draw(st.permutations(range(count))) if count < 40 else range(count):
-        node = tree.risen(Node(0, index))
-        while node != tree.root and node.sibling in waiting:
-            waiting.remove(node.sibling)
-            node = tree.risen(node.parent)
-        waiting.add(node)
-    assert waiting == {tree.root}
-    assert tree.root.partitions(count) == range(count)
-
-
 @given(count=st.integers(1, 200), data=st.data())
 def test_the_highest_nodes_cover_each_partition_at_most_once(
     count: int, data: st.DataObject
@@ -155,6 +141,7 @@ class Failing(Numbers):
     """Row 0 cannot be read once another task is under way, which goes on slowly."""
 
     def __init__(self, error: BaseException) -> None:
+        super().__init__()
         self.error = error
         self.other_began = threading.Event()
         self.failed = threading.Event()

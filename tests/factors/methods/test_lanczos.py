@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from reference import Reference, reference, top
 
 from kmufs_stream import LanczosOptions
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factors.methods.krylov import Krylov, contenders
+from kmufs_stream.factors.methods.krylov import Krylov
 from kmufs_stream.factors.methods.lanczos import METHOD, block_columns, lanczos
 from kmufs_stream.factors.methods.leading import Leading
 from kmufs_stream.factors.methods.method import Problem
@@ -26,25 +25,15 @@ from kmufs_stream.factors.methods.screening import standardise
 from kmufs_stream.solvers.scores import feature_scores
 from kmufs_stream.streaming.kernels.kernel import Kernel, State
 from kmufs_stream.streaming.kernels.products import Product, StartProduct
-from kmufs_stream.streaming.kernels.scaling import Precision, Scaling
-from kmufs_stream.system import blas
+from kmufs_stream.streaming.kernels.scaling import Scaling
 
 Array = npt.NDArray[Any]
-
-NAMED = partial(standardise, feature_name="feature {}".format)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_blas_thread() -> Iterator[None]:
-    """At these sizes threads of BLAS only wait for each other."""
-    with blas.one_thread():
-        yield
 
 
 class Reader:
     """Reads rows in partitions of a block, and keeps the kernels of its reads."""
 
-    standardise = staticmethod(NAMED)
+    standardise = staticmethod(partial(standardise, feature_name="feature {}".format))
 
     def __init__(self, x: Array, rows: int = 500) -> None:
         self.x, self.rows = x, rows
@@ -58,12 +47,9 @@ class Reader:
         return state
 
 
-def precision_of(x: Array) -> Precision:
-    return "float64" if x.dtype == np.float64 else "float32"
-
-
 def run(x: Array, k: int, reader: Reader | None = None, **options: Any) -> Leading:
-    scaling = Scaling.from_probe(x[:: max(len(x) // 512, 1)], precision_of(x))
+    precision: Any = "float64" if x.dtype == np.float64 else "float32"
+    scaling = Scaling.from_probe(x[:: max(len(x) // 512, 1)], precision)
     return lanczos(problem(x.shape[1], k, **options), reader or Reader(x), scaling)
 
 
@@ -254,14 +240,6 @@ def test_only_the_scores_in_question_have_to_settle_with_h() -> None:
     assert np.abs(scores_of(leading, 5) - expected)[chosen].max() <= 2e-3
     last = np.sort(expected)[-40]
     assert expected[chosen].min() >= last - 4e-3
-
-
-def test_contenders_are_those_whose_errors_reach() -> None:
-    scores, errors = np.array([0.9, 0.5, 0.45, 0.1, 0.3]), np.array([0.01, 0.02, 0.04, 0.01, 0.3])
-    assert contenders(scores, errors, 2).tolist() == [True, True, True, False, True]
-    assert contenders(scores, np.zeros(5), 2).tolist() == [True, True, False, False, False]
-    assert contenders(scores, errors, None).all()
-    assert contenders(scores, errors, 5).all()
 
 
 def test_seeds_and_partitions_change_rounding_only_and_repeats_nothing() -> None:

@@ -14,7 +14,6 @@ from reference import reference
 
 from kmufs_stream import Factor, LanczosOptions, RequestError, decompose
 from kmufs_stream.factors.methods import METHODS
-from kmufs_stream.factors.methods.gram import leading_eigenpairs
 from kmufs_stream.factors.methods.leading import Leading
 
 EPS = np.finfo(np.float64).eps
@@ -115,18 +114,6 @@ def test_tsqr_of_means_far_beyond_the_spread() -> None:
     expected = reference(moved - 2.0**30).singular_values  # as the shifted values are stored
     found = factor_of(moved, "tsqr", 4).singular_values
     np.testing.assert_allclose(found, expected, atol=1e-12 * expected[0])
-
-
-def test_leading_eigenpairs() -> None:
-    rng = np.random.default_rng(0)
-    Q, _ = np.linalg.qr(rng.normal(size=(8, 8)))
-    matrix = (Q * [9, 5, 3, 1, 0.5, 0.1, 0, -1e-17]) @ Q.T
-    found, vectors, residuals = leading_eigenpairs(matrix, 3)
-    np.testing.assert_allclose(found, [9, 5, 3], rtol=1e-13)
-    np.testing.assert_allclose(np.abs(np.sum(vectors * Q[:, :3], axis=0)), 1, rtol=1e-13)
-    assert (residuals < 1e-13).all()
-    every, _, _ = leading_eigenpairs(matrix, 8)
-    assert (every >= 0).all()
 
 
 def test_a_method_that_is_added_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:

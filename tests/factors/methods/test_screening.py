@@ -183,8 +183,9 @@ def test_a_factor_answers_only_what_it_was_made_for(tmp_path: Path) -> None:
     x = holes()
     factor = decompose(x, K, screening=Screening("mean"))
     select(x, K, 4, factor=factor, solver="exact")
-    with pytest.raises(RequestError, match=r"missing='mean'.*, not drop-samples"):
+    with pytest.raises(RequestError, match=r"missing='mean'.*, not drop-samples") as caught:
         select(x, K, 4, factor=factor, solver="exact", screening=Screening("drop-samples"))
+    assert caught.value.code == "wrong_factor"
     part = open_matrix(x, features=["1*"])
     with pytest.raises(RequestError, match="other features"):
         select(part, K, 4, factor=factor, solver="exact")
