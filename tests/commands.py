@@ -13,6 +13,7 @@ import shlex
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +45,17 @@ class Run:
         assert self.out.count("\n") == 1
         return json.loads(self.out, parse_constant=_no_constants)
 
+    def ok(self) -> Run:
+        """Itself, as it ended well and complained of nothing."""
+        assert (self.code, self.err) == (0, ""), self
+        return self
+
+    def refused(self) -> Run:
+        """Itself, as it was refused, in one place only: on stderr, or in a JSON document."""
+        assert self.code == 2, self
+        assert not (self.out and self.err), self
+        return self
+
     def words(self) -> str:
         """Stdout with its white space evened out."""
         return " ".join(self.out.split())
@@ -52,6 +64,9 @@ class Run:
         """What it says to type next, without the name of the program; empty if nothing."""
         told = re.search(r"^Next(?: \(.*\))?: kmufs-stream (.*)$", self.out, re.M)
         return [] if told is None else shlex.split(told[1])
+
+
+Cli = Callable[..., Run]
 
 
 def ended(process: Begun) -> Run:

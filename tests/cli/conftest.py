@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import typer
 import xarray as xr
-from commands import Gate, Run, documented, ended, typed
+from commands import Cli, Gate, Run, documented, ended, typed
 from helpers import planted, write_bare, write_xarray
 
 from kmufs_stream.factors import reader, solving
@@ -31,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Runs the command line in this process.
 
     What an error advises has to be possible, and each key of a --json be told in the docs.
@@ -51,9 +50,7 @@ def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
 
 
 @pytest.fixture
-def here(
-    cli: Callable[..., Run], small_blocks: None, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Run]:
+def here(cli: Cli, small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs the command line in this process, in the partitions of slow ones."""
     monkeypatch.setattr(reader, "CachedRows", lambda rows, limit: rows)
     return cli
@@ -92,7 +89,7 @@ def unknown_options(command: str, told: str) -> set[str]:
 
 
 @pytest.fixture
-def shell(folder: Path) -> Callable[..., Run]:
+def shell(folder: Path) -> Cli:
     """Runs the command line as a process of its own."""
 
     def run(*arguments: object) -> Run:

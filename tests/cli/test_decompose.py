@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from commands import Run
+from commands import Cli
 
 from kmufs_stream import decompose, load_factor
 
-Cli = Callable[..., Run]
-
 
 def test_the_factor_is_the_library_s(cli: Cli, genes: Path, hasty: None) -> None:
-    done = cli("decompose", genes, "--k", 3, "--out", "a factor.zarr", "--json")
-    assert (done.code, done.err) == (0, "")
+    done = cli("decompose", genes, "--k", 3, "--out", "a factor.zarr", "--json").ok()
     summary, factor = done.json(), load_factor(Path("a factor.zarr"))
     np.testing.assert_array_equal(factor.components, decompose(genes, 3).components)
     assert summary["singular_values"] == factor.singular_values.tolist()
@@ -26,8 +22,7 @@ def test_the_factor_is_the_library_s(cli: Cli, genes: Path, hasty: None) -> None
     assert summary["output"] == "a factor.zarr"
     assert summary["seconds"]["total"] > 0
 
-    done = cli("decompose", genes, "--k", 3, "--out", "a factor.zarr", "--overwrite")
-    assert (done.code, done.err) == (0, "")
+    done = cli("decompose", genes, "--k", 3, "--out", "a factor.zarr", "--overwrite").ok()
     assert "into 7 components" in done.out
     shares = [f"{value / 12:.2%}" for value in factor.eigenvalues]
     rows = [line for line in done.out.splitlines() if "#" in line]
@@ -50,7 +45,6 @@ def test_one_factor_answers_every_k_up_to_its_rank_unread(cli: Cli, table: Path)
     assert "read 1" not in done.err
     told = cli("select", table, "--k", 7, "--h", 4, *by_factor)
     assert "reads 0 for the factor" in told.words()
-    refused = cli("select", table, "--k", 8, "--h", 4, *by_factor)
-    assert refused.code == 2
+    refused = cli("select", table, "--k", 8, "--h", 4, *by_factor).refused()
     assert "k is 8" in refused.err
     assert "7" in refused.err

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
-from commands import Run
+from commands import Cli
 from helpers import contents
-
-Cli = Callable[..., Run]
 
 
 def test_it_chooses_pixels_and_leaves_the_result(cli: Cli) -> None:
-    done = cli("demo")
-    assert (done.code, done.err) == (0, "")
+    done = cli("demo").ok()
     with (
         xr.open_zarr("kmufs-demo/digits.zarr") as source,
         xr.open_zarr("kmufs-demo/digits.selected.zarr") as result,
@@ -73,8 +69,7 @@ def test_it_overwrites_nothing_that_is_not_a_store(cli: Cli, folder: Path) -> No
     Path("kmufs-demo/digits.zarr").mkdir(parents=True)
     Path("kmufs-demo/digits.zarr/thesis.txt").write_text("mine")
     before = contents(folder)
-    done = cli("demo")
-    assert done.code == 2
+    done = cli("demo").refused()
     assert "kmufs-demo/digits.zarr is not a Zarr store" in done.err
     assert contents(folder) == before
 
@@ -82,6 +77,5 @@ def test_it_overwrites_nothing_that_is_not_a_store(cli: Cli, folder: Path) -> No
 def test_a_folder_that_cannot_be_made_is_named(cli: Cli) -> None:
     Path("taken").write_text("")
     for place in ("taken", "not/here"):
-        done = cli("demo", "--folder", place)
-        assert done.code == 2
+        done = cli("demo", "--folder", place).refused()
         assert f"{place} of the output" in done.err

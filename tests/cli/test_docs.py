@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import anndata
@@ -18,7 +18,7 @@ import pytest
 import scipy.io
 import typer
 import xarray as xr
-from commands import Run, documented
+from commands import Cli, documented
 from helpers import no_warnings, planted, write_bare
 from scipy import sparse
 from sources import anndata_stores as stores
@@ -86,7 +86,7 @@ def files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.usefixtures("files", "hasty")
-def test_every_step_of_a_page_works_after_those_before(page: str, cli: Callable[..., Run]) -> None:
+def test_every_step_of_a_page_works_after_those_before(page: str, cli: Cli) -> None:
     found = steps(page)
     assert found
     if page == "docs/guide.md":

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
-from commands import Run
+from commands import Cli
 from helpers import planted, write_xarray
 
 from kmufs_stream import evaluate, select
-
-Cli = Callable[..., Run]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +36,7 @@ def chosen(folder: Path, made: Path) -> Path:
 
 
 def test_json_is_the_library_s(cli: Cli, chosen: Path) -> None:
-    done = cli("evaluate", chosen, "--labels", "kind", "--data", "cells.zarr", "--json")
-    assert (done.code, done.err) == (0, "")
+    done = cli("evaluate", chosen, "--labels", "kind", "--data", "cells.zarr", "--json").ok()
     said = done.json()
     found = evaluate(chosen, labels="kind", data="cells.zarr").summary()
     assert said.keys() == found.keys()
@@ -50,8 +46,7 @@ def test_json_is_the_library_s(cli: Cli, chosen: Path) -> None:
 
 
 def test_measures_are_shown_and_what_is_missing_is_named(cli: Cli, chosen: Path) -> None:
-    alone = cli("evaluate", chosen)
-    assert (alone.code, alone.err) == (0, "")
+    alone = cli("evaluate", chosen).ok()
     assert "--labels VAR compares with known classes; the samples have kind\n" in alone.out
     assert "--data cells.zarr\n" in alone.out
     asked = ("--labels", "kind", "--k", 4, "--data", "cells.zarr")
@@ -130,8 +125,7 @@ def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Pa
     ],
 )
 def test_errors_name_what_to_give(cli: Cli, chosen: Path, asked: str, said: str) -> None:
-    done = cli("evaluate", *asked.split())
-    assert done.code == 2
+    done = cli("evaluate", *asked.split()).refused()
     assert said in done.err
 
 
@@ -140,14 +134,12 @@ def test_a_condition_that_other_data_do_not_meet(cli: Cli, chosen: Path) -> None
     assert cli("select", "cells.zarr", *asked, "--out", "part.zarr").code == 0
     without = xr.open_zarr("cells.zarr").drop_vars("kind")
     without.to_zarr("without.zarr", consolidated=False)
-    done = cli("evaluate", "part.zarr", "--data", "without.zarr")
-    assert done.code == 2
+    done = cli("evaluate", "part.zarr", "--data", "without.zarr").refused()
     said = " ".join(done.err.split())
     assert "--where 'kind < 2' cannot be answered: the samples have no coordinate kind" in said
     others = without.assign_coords(kind=("cell", np.full(without.sizes["cell"], 7)))
     others.to_zarr("others.zarr", consolidated=False)
-    done = cli("evaluate", "part.zarr", "--data", "others.zarr")
-    assert done.code == 2
+    done = cli("evaluate", "part.zarr", "--data", "others.zarr").refused()
     assert "No sample of others.zarr meets --where 'kind < 2'.\n" in done.err
 
 

@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from commands import Run
+from commands import Cli
 from helpers import planted, write_bare
 from reference import assert_optimal, reference
 
-Cli = Callable[..., Run]
 Write = Callable[[Path], object]
 K, H = 3, 4
 X = planted(120, 20)

@@ -11,13 +11,12 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import xarray as xr
-from commands import Run
+from commands import Cli, Run
 from helpers import planted, write_bare
 from sources import anndata_stores as stores
 
 pytestmark = pytest.mark.usefixtures("hasty")
 
-Cli = Callable[..., Run]
 X = planted(150, 18)
 GENES = [f"g{i}" for i in range(18)]
 
@@ -123,8 +122,7 @@ def test_what_was_applied_is_judged(cli: Cli, folder: Path) -> None:
     assert "kmufs-stream evaluate b.selected.zarr --labels kind\n" in done.out
     followed(cli, done, passed := [])
     assert passed == ["evaluate"]
-    lost = cli("apply", "c.selected.zarr", "nowhere.zarr")
-    assert lost.code == 2
+    lost = cli("apply", "c.selected.zarr", "nowhere.zarr").refused()
     assert "c.selected.zarr does not exist" in lost.err
 
 
@@ -172,7 +170,6 @@ def test_outputs_have_names_and_are_not_replaced(cli: Cli, folder: Path) -> None
     ]
     for command, made in commands:
         assert cli(*command, "--json").json()["output"] == made
-        refused = cli(*[word for word in command if word != "--overwrite"])
-        assert refused.code == 2
+        refused = cli(*[word for word in command if word != "--overwrite"]).refused()
         assert f"The output {made} exists" in refused.err
     assert cli(*commands[-1][0], "--overwrite").code == 0

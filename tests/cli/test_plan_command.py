@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import Run
+from commands import Cli
 from helpers import contents
-
-Cli = Callable[..., Run]
 
 
 def test_json_tells_what_would_run(cli: Cli, genes: Path) -> None:
-    done = cli("plan", genes, "--k", 3, "--h", 5, "--memory", "1GB", "--threads", 1, "--json")
-    assert (done.code, done.err) == (0, "")
+    done = cli("plan", genes, "--k", 3, "--h", 5, "--memory", "1GB", "--threads", 1, "--json").ok()
     plan = done.json()
     assert (plan["source"], plan["variable"]) == ("genes.zarr", "counts")
     assert (plan["samples"], plan["features"], plan["dtype"]) == (300, 14, "float64")
@@ -53,8 +49,7 @@ def test_nothing_is_read_or_written(cli: Cli, table: Path, folder: Path) -> None
 
 
 def test_what_is_shown(cli: Cli, genes: Path) -> None:
-    done = cli("plan", genes, "--k", 3, "--h", 5, "--memory", "1GB")
-    assert (done.code, done.err) == (0, "")
+    done = cli("plan", genes, "--k", 3, "--h", 5, "--memory", "1GB").ok()
     shown = done.words()
     assert "300 samples (cell) x 14 features (gene)" in shown
     assert "[gene] 0 é, [gene] 1 é" in shown

@@ -12,13 +12,12 @@ import signal
 import struct
 import termios
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from commands import Run, begun
+from commands import Cli, Run, begun
 from helpers import planted, write_bare
 from processes import LIMIT
 from zarr.storage import LocalStore
@@ -29,7 +28,6 @@ from kmufs_stream.system.memory import size
 from kmufs_stream_cli.stages import Run as Told
 from kmufs_stream_cli.stages import Stage, duration
 
-Cli = Callable[..., Run]
 HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
 
 
@@ -206,8 +204,7 @@ def test_a_sweep_counts_its_trials(cli: Cli, genes: Path) -> None:
 
 
 def test_a_log_that_is_quiet_is_refused(cli: Cli, genes: Path) -> None:
-    done = cli("select", genes, "--k", 3, "--h", 5, "--log", "--quiet")
-    assert done.code == 2
+    done = cli("select", genes, "--k", 3, "--h", 5, "--log", "--quiet").refused()
     assert "--log and --quiet" in done.err
 
 

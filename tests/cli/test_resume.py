@@ -9,12 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Gate, Run, begun, ended
+from commands import Cli, Gate, begun, ended
 from helpers import contents, environment, slow
 from runs import (
     SELECT,
@@ -29,7 +28,6 @@ from runs import (
 
 from kmufs_stream_cli.interrupt import Interrupted
 
-Cli = Callable[..., Run]
 Whole = tuple[dict[str, Any], list[bytes]]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -166,8 +164,7 @@ def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
     chunk.write_bytes(sound)
     other, was = rows / "c" / "3" / "0", (rows / "c" / "3" / "0").stat()
     other.write_bytes(other.read_bytes())  # which is no excuse for any other change
-    refused = here(*command, "--resume")
-    assert refused.code == 2
+    refused = here(*command, "--resume").refused()
     assert "belongs to another run (data chunks: " in refused.err
     os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
     resumed = here(*command, "--resume")

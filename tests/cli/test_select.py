@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,10 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from commands import Run
+from commands import Cli
 from helpers import few_telling, planted, tied_table, write_bare
 
 from kmufs_stream import select
-
-Cli = Callable[..., Run]
 
 KEYS: dict[Any, str] = {
     list: "selected scores at_noise near_copies ambiguous notes",
@@ -34,8 +31,7 @@ KEYS: dict[Any, str] = {
 def test_json_is_the_summary_of_the_library_and_the_result_holds_the_columns(
     cli: Cli, genes: Path
 ) -> None:
-    done = cli("select", genes, "--k", 3, "--h", 5, "--json")
-    assert (done.code, done.err) == (0, "")
+    done = cli("select", genes, "--k", 3, "--h", 5, "--json").ok()
     summary = done.json()
     for kind, keys in KEYS.items():
         for key in keys.split():
@@ -153,8 +149,7 @@ def test_a_label_that_the_terminal_cannot_show_breaks_nothing(
     shell: Cli, genes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    done = shell("select", genes, "--k", 3, "--h", 5, "--solver", "exact")
-    assert (done.code, done.err) == (0, "")
+    done = shell("select", genes, "--k", 3, "--h", 5, "--solver", "exact").ok()
     assert "\\xe9" in done.out
 
 

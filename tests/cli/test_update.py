@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import Run
+from commands import Cli
 from helpers import contents, labelled, planted, write_bare, write_xarray
 
 from kmufs_stream import decompose, load_factor, open_matrix
 
-Cli = Callable[..., Run]
 ARRAY = labelled(np.abs(planted(300, 12)))
 
 
@@ -27,8 +25,7 @@ def parts(folder: Path) -> Path:
 def test_the_factor_grows_where_it_is(cli: Cli, parts: Path) -> None:
     asked = ("--transform", "log1p", "--exclude-features", "gene 3 *", "--missing", "mean")
     assert cli("decompose", "a.zarr", "--k", 3, "--out", "f.zarr", *asked).code == 0
-    done = cli("update", "f.zarr", "--with", "b.zarr", "--overwrite", "--json")
-    assert (done.code, done.err) == (0, "")
+    done = cli("update", "f.zarr", "--with", "b.zarr", "--overwrite", "--json").ok()
     summary = done.json()
     assert (summary["samples"], summary["samples_added"]) == (220, 70)
     assert (summary["output"], summary["passes"]) == ("f.zarr", 1)
@@ -55,25 +52,20 @@ def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
         ("f.zarr", "--with"),
         ("a.zarr --with b.zarr", "not a factor"),
     ]:
-        done = cli("update", *arguments.split())
-        assert done.code == 2
+        done = cli("update", *arguments.split()).refused()
         assert said in " ".join(done.err.split())
     assert contents(parts) == before
     assert cli("decompose", "a.zarr", "--k", 3, "--out", "g.zarr", "--method", "tsqr").code == 0
-    done = cli("update", "g.zarr", "--with", "b.zarr", "--out", "h.zarr")
-    assert done.code == 2
+    done = cli("update", "g.zarr", "--with", "b.zarr", "--out", "h.zarr").refused()
     assert "was made by tsqr" in done.err
     assert "--method gram" in done.err
 
 
-def test_what_the_factor_fixes_is_not_advised_as_an_option_here(
-    cli: Callable[..., Run], folder: Path
-) -> None:
+def test_what_the_factor_fixes_is_not_advised_as_an_option_here(cli: Cli, folder: Path) -> None:
     X = planted(300, 12)
     write_bare(folder / "old.zarr", X, chunks=(50, 12))
     X[3, 4] = np.nan
     write_bare(folder / "new.zarr", X[::-1], chunks=(50, 12))
     assert cli("decompose", "old.zarr", "--k", 3, "--out", "f.zarr").code == 0
-    done = cli("update", "f.zarr", "--with", "new.zarr", "--overwrite")
-    assert done.code == 2
+    done = cli("update", "f.zarr", "--with", "new.zarr", "--overwrite").refused()
     assert "decompose all rows anew. Say --missing" in done.err
