@@ -8,7 +8,6 @@ import anndata
 import pytest
 import scipy.sparse as sp
 from commands import Cli
-from helpers import contents
 from sources import anndata_stores as stores
 
 pytestmark = pytest.mark.usefixtures("hasty")
@@ -56,15 +55,6 @@ def test_next_commands_judge_by_columns_with_spaces(cli: Cli, cells: Path) -> No
     assert cli("report", "chosen.zarr").code == 0
 
 
-def test_two_outputs_in_one_place_are_refused(cli: Cli, cells: Path, folder: Path) -> None:
-    before = contents(folder)
-    outputs = ("--out", "chosen.h5ad", "--anndata-out", "chosen.h5ad")
-    done = cli("select", cells, *ASKED, *outputs, "--overwrite").refused()
-    assert "chosen.h5ad overlaps the output chosen.h5ad of the same run" in done.err
-    assert "Choose another --anndata-out" in done.err
-    assert contents(folder) == before
-
-
 def test_the_plan_repeats_what_was_asked(cli: Cli, cells: Path) -> None:
     asked = ("plan", cells, *ASKED, "--layer", "more", "--feature-labels", "gene_ids", *STEPS)
     options = "--layer more --feature-labels gene_ids --transform normalise-rows:500"
@@ -83,14 +73,3 @@ def test_a_factor_is_used_with_its_transform_only(cli: Cli, cells: Path) -> None
     assert known["selected"] == said["selected"]
     done = cli(*asked[:-2], "--overwrite", "--transform", "log1p").refused()
     assert "opened with no other --transform" in done.err
-
-
-@pytest.mark.parametrize(
-    "options", [("--layer", "none"), ("--raw",), ("--transform", "log2"), ("--anndata-out", "x")]
-)
-def test_what_cannot_be_met_exits_with_2(
-    cli: Cli, cells: Path, folder: Path, options: tuple[str, ...]
-) -> None:
-    before = contents(folder)
-    done = cli("select", cells, *ASKED, *options).refused()
-    assert contents(folder) == before

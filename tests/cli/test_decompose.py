@@ -43,8 +43,7 @@ def test_one_factor_answers_every_k_up_to_its_rank_unread(cli: Cli, table: Path)
     for key in ("selected", "scores", "objective", "optimum", "iterations"):
         assert summary[key] == whole[key], key
     assert "read 1" not in done.err
-    told = cli("select", table, "--k", 7, "--h", 4, *by_factor)
-    assert "reads 0 for the factor" in told.words()
+    assert "reads 0 for the factor" in cli("select", table, "--k", 7, "--h", 4, *by_factor).words()
     refused = cli("select", table, "--k", 8, "--h", 4, *by_factor).refused()
     assert "k is 8" in refused.err
     assert "7" in refused.err

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -18,6 +19,7 @@ import xarray as xr
 import zarr
 from commands import Cli, Gate, begun, ended
 from helpers import contents, environment, planted, write_bare
+from sources import anndata_stores as stores
 
 import kmufs_stream.selection
 
@@ -38,6 +40,20 @@ def datasets(place: Path) -> None:
     xr.Dataset({**tables, "cube": cube, "series": ("cell", X[:, 0])}).to_zarr(place / "data.zarr")
     xr.Dataset({"counts": (("cell", "gene"), X)}).to_zarr(place / "data.zarr", group="in/side")
     xr.Dataset({"cube": cube}).to_zarr(place / "none.zarr")
+
+
+def named(place: Path) -> None:
+    """A table with coordinates along both dimensions, and one with columns."""
+    names = {"symbol": ("gene", [f"g{i}" for i in range(6)]), "batch": ("cell", np.arange(60))}
+    xr.Dataset({"x": (("cell", "gene"), X)}, names).to_zarr(place / "data.zarr")
+    (place / "table.csv").write_text("name,a,b\nx,1,2\ny,3,4\n")
+
+
+def parts(place: Path) -> None:
+    """A table in a folder of folders."""
+    (place / "parts" / "year=2020").mkdir(parents=True)
+    (place / "parts" / "year=2020" / "0.parquet").touch()
+    (place / "parts" / "1.parquet").touch()
 
 
 def broken(name: str, kept: int, zarr_format: int = 3) -> Make:
@@ -69,7 +85,8 @@ def file(place: Path) -> None:
 
 
 def h5ad(place: Path) -> None:
-    """Text, and HDF5 that is no AnnData, where AnnData files are expected."""
+    """AnnData, and text, and HDF5 that is no AnnData, where AnnData files are expected."""
+    stores.write_h5ad(stores.annotated(stores.counts()), place / "cells")
     (place / "text.h5ad").write_text("none")
     with h5py.File(place / "other.h5ad", "w") as made:
         made["a"] = [1, 2]
@@ -85,6 +102,8 @@ def in_the_way(place: Path) -> None:
     (place / "taken").mkdir()
     (place / "taken" / "thesis.txt").write_text("mine")
     (place / "file").write_text("mine")
+    (place / "kmufs-demo").symlink_to(".")
+    (place / "digits.zarr").symlink_to("taken")
 
 
 def nothing(place: Path) -> None:
@@ -103,6 +122,8 @@ gaps = spoilt(nan=(3, 4), inf=(50, 1))
 # A store, what is typed (options alone follow SELECT), a code, and parts of message and hint.
 SELECT = "select data.zarr --k 2 --h 3"
 LASTING = "Give a path, or an address"
+CELLS = "select cells.h5ad --k 3 --h 5"
+OVERLAP = "--out c.h5ad --anndata-out c.h5ad --overwrite"
 HEADERS = "s3://b/x --k 2 --h 2 --storage-option headers=abc"
 TWICE = "--variable logs --feature-dims cell --sample-dims cell"
 CASES = [
@@ -112,12 +133,16 @@ CASES = [
     (h5ad, "select none.h5ad --k 2 --h 2", "not_found", "none.h5ad", "or an AnnData file (.h5ad)"),
     (h5ad, "select text.h5ad --k 2 --h 2", "not_zarr", "neither AnnData (HDF5) nor a z", ".zip"),
     (h5ad, "select other.h5ad --k 2 --h 2", "not_anndata", "other.h5ad", "write_h5ad"),
-    (nothing, "info ' '", "empty_path", "The path ' ' is empty", "Give a path"),
-    (nothing, "evaluate ' '", "empty_path", "The path ' ' is empty", "Give a path"),
+    (h5ad, f"{CELLS} --layer none", "unknown_layer", "'none'", "Layers there"),
+    (h5ad, f"{CELLS} --raw", "no_raw", "has no raw", "Leave out --raw"),
+    (h5ad, f"{CELLS} --transform log2", "bad_option", "'log2'", "'log1p'"),
+    (h5ad, f"{CELLS} --anndata-out x", "bad_output", "x does not end", ".h5ad"),
+    (h5ad, f"{CELLS} {OVERLAP}", "outputs_overlap", "c.h5ad overlaps", "another --anndata-out"),
     (nothing, "plan ' ' --k 3 --h 2", "empty_path", "The path ' ' is empty", "Give a path"),
     (nothing, f"plan {HEADERS}", "bad_option", "storage options headers: TypeError", "JSON"),
     (file, "", "not_zarr", "data.zarr", "folder"),
     (plain_folder, "", "not_zarr", "zarr.json", "folder"),
+    (parts, "select parts --k 2 --h 3", "not_zarr", "parts", "First type: kmufs-stream convert p"),
     (empty, "", "no_table", "holds nothing", "--variable"),
     (bare(X[:, 0]), "", "not_2d", "(60,)", "table"),
     (bare(np.zeros((2, 3, 4))), "", "which_dimensions", "3-d", "--sample-dims"),
@@ -149,6 +174,10 @@ CASES = [
     (in_the_way, "--out file/here.zarr", "no_folder", "is not a folder", "another --out"),
     (in_the_way, "--out file --overwrite", "output_exists", "not a Zarr store", "another --out"),
     (in_the_way, "--out taken --overwrite", "output_exists", "not a Zarr store", "remove it y"),
+    (in_the_way, "demo", "not_zarr", "kmufs-demo/digits.zarr is not a Z", "check the path"),
+    (in_the_way, "demo --folder file", "no_folder", "file of the output", "another --folder"),
+    (nothing, "demo --folder not/here", "no_folder", "here of the output", "another --folder"),
+    (ok, "--out /proc/x.zarr", "not_writable", "The folder /proc of the output", "another --out"),
     (ok, "--out memory://a.zarr", "not_lasting", "memory of this process", LASTING),
     (ok, "--checkpoint memory://a", "not_lasting", "memory of this process", LASTING),
     (ok, "--anndata-out memory://a", "not_lasting", "memory of this process", LASTING),
@@ -163,14 +192,26 @@ CASES = [
     (ok, "--memory lots", "bad_option", "'lots'", "500MB"),
     (ok, "--threads 0", "bad_option", "0", "--threads 1"),
     (ok, "--rho 0.5", "bad_option", "--rho", "at least 1"),
-    (ok, "--mu0 nan", "bad_option", "--mu0", "above 0"),
-    (ok, "--tol 2", "bad_option", "--tol", "between"),
+    (ok, "--log --quiet", "bad_option", "--log and --quiet", "Leave out one"),
+    (ok, "--solver consensu", "bad_option", "'consensu'", "'consensus'"),
+    (ok, "--solver ADMM", "bad_option", "'ADMM'", "'admm'"),
+    (ok, "--method lancsoz", "bad_option", "'lancsoz'", "'lanczos'"),
+    (ok, "--precision float23", "bad_option", "'float23'", "'float32'"),
+    (ok, "--missing drop-sample", "bad_option", "'drop-sample'", "'drop-samples'"),
+    (named, "--sample-dims cel", "unknown_dimension", "'cel' (--sample-dims)", "'cell'"),
+    (named, "--feature-labels symbols", "unknown_labels", "'symbols'", "'symbol'"),
+    (named, "--feature-labels symbol --features G3", "unknown_features", "'G3'", "'g3'"),
+    (named, "--where 'batsh > 3'", "bad_condition", "batsh", "'batch'"),
+    (named, "convert table.csv t --index-column nam", "unknown_column", "'nam'", "'name'"),
+    (ok, "select dta.zarr --k 2 --h 3", "not_found", "dta.zarr", "'data.zarr'"),
+    (ok, "evaluate dta.zarr", "not_found", "dta.zarr", "'data.zarr'"),
+    (ok, "info dta.zarr", "not_found", "dta.zarr", "'data.zarr'"),
+    (ok, "--factor dta.zarr", "not_found", "dta.zarr", "'data.zarr'"),
     (ok, "--factor factor.zarr", "not_found", "factor.zarr", "kmufs-stream decompose"),
     (datasets, "--variable logs --factor none.zarr", "not_a_factor", "none.zarr", "decompose"),
     (ok, "select data.zarr --h 3", "usage", "--k", "kmufs-stream select --help"),
     (ok, "--k ten", "usage", "'--k'", "select --help"),
-    (ok, "--threads=two", "usage", "--threads", "--help"),
-    (ok, "--tol low", "usage", "'--tol'", "--help"),
+    (ok, "--solvr css", "usage", "--solvr (Possible options: --json, --solver", "--help"),
     (ok, "select --k 2 --h 3", "usage", "DATA", "select --help"),
     (ok, "data.zarr --k 2 --h 3", "usage", "'data.zarr'", "See kmufs-stream --help."),
     (ok, "version", "usage", "No such command 'version'.", "See kmufs-stream --help."),
@@ -205,45 +246,31 @@ def test_a_request_that_cannot_be_met(
     assert contents(folder) == before
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder closed even to root")
-def test_a_folder_that_cannot_be_written_to(cli: Cli, table: Path) -> None:
-    done = cli("select", table, *K, *H, "--out", "/proc/result.zarr").refused()
-    assert "The folder /proc of the output cannot be written to." in done.err
-
-
-def test_a_corrupt_chunk_is_named(cli: Cli, table: Path, folder: Path) -> None:
-    (table / "c" / "3" / "0").write_bytes(b"not a chunk")
+@pytest.mark.parametrize("command", [("select", *H), ("decompose", "--out", "f.zarr")])
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_damaged_chunk_is_named(
+    cli: Cli, table: Path, folder: Path, command: tuple[str, ...], lost: bool
+) -> None:
+    chunk = table / "c" / "3" / "0"
+    if lost:
+        chunk.unlink()
+    else:
+        chunk.write_bytes(b"not a chunk")
     before = contents(folder)
-    done = cli("decompose", table, *K, "--out", "f.zarr")
+    done = cli(command[0], table, *K, *command[1:])
     assert (done.code, done.out) == (1, "")
-    assert f"chunk c/3/0 of {folder / table} cannot be read" in done.err
+    assert f"chunk c/3/0 of {folder / table} {'is not there' if lost else 'cannot be'}" in done.err
+    assert ("--fill-missing-chunks" in done.err) == lost
     assert "Traceback" not in done.err
     assert contents(folder) == before
-
-
-def test_a_missing_chunk_is_named(cli: Cli, table: Path, folder: Path) -> None:
-    (table / "c" / "2" / "0").unlink()
-    before = contents(folder)
-    done = cli("select", table, *K, *H)
-    assert (done.code, done.out) == (1, "")
-    assert f"chunk c/2/0 of {folder / table} is not there" in done.err
-    assert "--fill-missing-chunks" in done.err
-    assert contents(folder) == before
-
-
-def explode(*arguments: object, **options: object) -> None:
-    raise ZeroDivisionError("over\nlines")
-
-
-def grow(*arguments: object, **options: object) -> None:
-    raise MemoryError
 
 
 def test_the_unexpected_is_told_in_one_line(
     cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ("select", table, *K, *H)
-    monkeypatch.setattr(kmufs_stream.selection, "select", explode)
+    broken = mock.Mock(side_effect=ZeroDivisionError("over\nlines"))
+    monkeypatch.setattr(kmufs_stream.selection, "select", broken)
     done = cli(*asked)
     assert (done.code, done.out) == (1, "")
     assert done.err == (
@@ -254,8 +281,8 @@ def test_the_unexpected_is_told_in_one_line(
     debugged = cli(*asked, "--debug")
     assert debugged.code == 1
     assert "Traceback" in debugged.err
-    assert "in explode" in debugged.err
-    monkeypatch.setattr(kmufs_stream.selection, "select", grow)
+    assert "ZeroDivisionError" in debugged.err
+    broken.side_effect = MemoryError
     done = cli(*asked, "--json")
     assert (done.code, done.json()["error"]["code"]) == (1, "out_of_memory")
 
@@ -348,8 +375,7 @@ def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:
     assert r"labels: p\nq, r\ts, é, u" in done.err
     for shown in (r"p\nq", r"r\ts", "é"):
         assert shown in done.out
-    told = cli("info", "n\nl.zarr")
-    assert told.out.startswith(r"n\nl.zarr: a kmufs-stream selection")
+    assert cli("info", "n\nl.zarr").out.startswith(r"n\nl.zarr: a kmufs-stream selection")
     assert r"no\nne.zarr does not exist" in cli("info", "no\nne.zarr").err
     other = cli("plan", "data.zarr", "--variable", "y", "--sample-dims", "q\nr", "--k", 2, "--h", 2)
     assert len(other.err.splitlines()) == 2

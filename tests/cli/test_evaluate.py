@@ -125,8 +125,7 @@ def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Pa
     ],
 )
 def test_errors_name_what_to_give(cli: Cli, chosen: Path, asked: str, said: str) -> None:
-    done = cli("evaluate", *asked.split()).refused()
-    assert said in done.err
+    assert said in cli("evaluate", *asked.split()).refused().err
 
 
 def test_a_condition_that_other_data_do_not_meet(cli: Cli, chosen: Path) -> None:

@@ -23,8 +23,7 @@ SIZE = ("--k", 2, "--h", 3)
 def test_a_folder_of_everything(cli: Cli, folder: Path, command: tuple[str, ...]) -> None:
     name, *rest = command
     asked = (name, ".", *rest)
-    nothing = cli(*asked).refused()
-    assert "The folder holds no store" in nothing.err
+    assert "The folder holds no store" in cli(*asked).refused().err
     write_bare(folder / "x.zarr", planted(20, 6), chunks=(10, 6))
     for other in ("a.npy", "b.csv", "c.txt"):
         (folder / other).write_text("a,b\n1,2\n")
@@ -32,13 +31,6 @@ def test_a_folder_of_everything(cli: Cli, folder: Path, command: tuple[str, ...]
     for i in range(5):
         (folder / f"t{i}.csv").write_text("a,b\n1,2\n")
     assert "x.zarr, a.npy, b.csv, t0.csv, t1.csv and 3 more.\n" in cli(*asked).err
-
-
-def test_parts_of_a_table_are_one_table_still(cli: Cli, folder: Path) -> None:
-    (folder / "parts" / "year=2020").mkdir(parents=True)
-    (folder / "parts" / "year=2020" / "0.parquet").touch()
-    (folder / "parts" / "1.parquet").touch()
-    assert "First type: kmufs-stream convert parts" in cli("select", "parts", *SIZE).err
 
 
 def test_memory_too_small_for_any_table(cli: Cli, folder: Path) -> None:
@@ -53,8 +45,7 @@ def test_a_cube_is_proposed_before_a_mask(cli: Cli, folder: Path) -> None:
     flags = np.ones((60, 3, 4), np.int8)
     dims = ("lat", "lon")
     xr.Dataset({"flag": (("level", *dims), flags), "t": (("time", *dims), cube)}).to_zarr("f.zarr")
-    done = cli("plan", "f.zarr", *SIZE).refused()
-    assert "--variable t --sample-dims time.\n" in done.err
+    assert "--variable t --sample-dims time.\n" in cli("plan", "f.zarr", *SIZE).refused().err
     assert cli("plan", "f.zarr", *SIZE, "--variable", "t", "--sample-dims", "time").code == 0
     xr.open_zarr("f.zarr").to_netcdf("f.nc", engine="h5netcdf")
     made = cli("convert", "f.nc", "again.zarr")

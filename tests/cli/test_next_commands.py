@@ -130,8 +130,7 @@ def test_no_report_is_offered_without_what_draws(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_bare(folder / "a.zarr", X, chunks=(50, 18))
-    made = cli("select", "a.zarr", "--k", 2, "--h", 3)
-    assert made.next() == ["evaluate", "a.selected.zarr"]
+    assert cli("select", "a.zarr", "--k", 2, "--h", 3).next() == ["evaluate", "a.selected.zarr"]
     assert cli("info", "a.selected.zarr").out.endswith("kmufs-stream report a.selected.zarr\n")
     monkeypatch.setattr("kmufs_stream.reporting.find_spec", lambda name: None)
     assert "kmufs-stream report" not in cli("evaluate", "a.selected.zarr").out
@@ -140,8 +139,7 @@ def test_no_report_is_offered_without_what_draws(
 
 def test_a_table_that_is_one_block_is_said_to_be_one(cli: Cli, folder: Path) -> None:
     data, *options = field(folder)
-    done = cli("plan", data, *options, "--k", 2, "--h", 3)
-    assert "see rechunk" in done.out
+    assert "see rechunk" in cli("plan", data, *options, "--k", 2, "--h", 3).out
     followed(cli, cli("rechunk", data, *options), passed := ["evaluate"])
     assert passed[1:] == ["plan", "select"]
 

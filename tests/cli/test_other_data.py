@@ -22,8 +22,7 @@ def test_select_says_what_to_type_and_that_works(cli: Cli, folder: Path) -> None
     command = refused.err.partition("First type: ")[2].partition("\n")[0]
     words = shlex.split(command)
     assert words[:2] == ["kmufs-stream", "convert"]
-    done = cli(*words[1:]).ok()
-    assert "sample 100, feature 6" in done.out
+    assert "sample 100, feature 6" in cli(*words[1:]).ok().out
     assert cli("select", "my table.zarr", "--k", 3, "--h", 2).code == 0
 
 
@@ -98,8 +97,7 @@ def test_rechunk(cli: Cli, genes: Path) -> None:
     assert (said["samples"], said["features"]) == (300, 14)
     assert (said["chunks_before"], said["chunks"][1]) == ([50, 14], 14)
     xr.testing.assert_identical(xr.open_zarr("rows.zarr").load(), xr.open_zarr(genes).load())
-    done = cli("rechunk", genes, "rows.zarr", "--overwrite").ok()
-    assert "50 x 14" in done.out
+    assert "50 x 14" in cli("rechunk", genes, "rows.zarr", "--overwrite").ok().out
 
 
 def test_times_that_cannot_be_decoded_stop_only_who_asks_for_them(cli: Cli, folder: Path) -> None:

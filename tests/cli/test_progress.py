@@ -203,11 +203,6 @@ def test_a_sweep_counts_its_trials(cli: Cli, genes: Path) -> None:
     assert "exact, k = 3, h = 4, trial 8 of 8" in done.err
 
 
-def test_a_log_that_is_quiet_is_refused(cli: Cli, genes: Path) -> None:
-    done = cli("select", genes, "--k", 3, "--h", 5, "--log", "--quiet").refused()
-    assert "--log and --quiet" in done.err
-
-
 def begun_stage(run: Told, name: str, **told: Any) -> Stage:
     run.take(Started(name, **told))
     assert run.stage is not None

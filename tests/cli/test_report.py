@@ -57,10 +57,8 @@ def test_report_json_and_refusals(cli: Cli, genes: Path, folder: Path) -> None:
     assert "s.html exists" in again.err
     assert "--overwrite" in again.err
     assert cli("report", "s.json", "--out", "s.html", "--overwrite").code == 0
-    run = cli("report", "f.zarr", "--out", "r.html").refused()
-    assert "not a selection" in run.err
-    run = cli("info", genes, "--json").refused()
-    assert run.json()["error"]["code"] == "not_ours"
+    assert "not a selection" in cli("report", "f.zarr", "--out", "r.html").refused().err
+    assert cli("info", genes, "--json").refused().json()["error"]["code"] == "not_ours"
     assert "f.zarr: a kmufs-stream factor" in cli("info", "f.zarr").out
 
 

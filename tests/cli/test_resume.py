@@ -65,8 +65,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert "Traceback" not in done.err
     assert sorted(p.name for p in folder.iterdir()) == ["kept", "rows.zarr"]
 
-    told = here("info", "kept")
-    assert told.out.endswith(f"Next: {command} --checkpoint kept --resume\n")
+    assert here("info", "kept").out.endswith(f"Next: {command} --checkpoint kept --resume\n")
     resumed = here(*SELECT, "--checkpoint", "kept", "--resume", "--json")
     assert resumed.code == 0, resumed
     assert f"going on from the checkpoint {folder / 'kept'}: what has been read" in resumed.err
@@ -164,8 +163,7 @@ def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
     chunk.write_bytes(sound)
     other, was = rows / "c" / "3" / "0", (rows / "c" / "3" / "0").stat()
     other.write_bytes(other.read_bytes())  # which is no excuse for any other change
-    refused = here(*command, "--resume").refused()
-    assert "belongs to another run (data chunks: " in refused.err
+    assert "belongs to another run (data chunks: " in here(*command, "--resume").refused().err
     os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
     resumed = here(*command, "--resume")
     assert resumed.code == 0, resumed

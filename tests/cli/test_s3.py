@@ -65,8 +65,7 @@ def test_every_command_takes_addresses(
     assert f"kmufs-stream select {there} --k 2 --h 5 --solver admm --factor {factor} {again}" in (
         swept.out
     )
-    judged = cli("evaluate", out, "--json", *where)
-    assert judged.json()["source"] == out
+    assert cli("evaluate", out, "--json", *where).json()["source"] == out
     for command in (
         ("apply", out, there, "--out", bucket.at("applied.zarr")),
         ("rechunk", there, bucket.at("rows.zarr")),

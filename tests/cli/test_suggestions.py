@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import pytest
 import typer
-import xarray as xr
 from commands import Cli
-from helpers import planted
 
 from kmufs_stream.errors import did_you_mean
 from kmufs_stream.factors.methods import METHODS
@@ -21,49 +17,10 @@ from kmufs_stream.streaming.kernels.scaling import Precision
 from kmufs_stream_cli import main
 from kmufs_stream_cli.app import COMMANDS, program
 
-
-@pytest.fixture
-def cells(folder: Path) -> Path:
-    """cells.zarr: two variables with coordinates along both dimensions."""
-    both = ("cell", "gene"), planted(60, 6)
-    names = {"symbol": ("gene", [f"g{i}" for i in range(6)]), "batch": ("cell", np.arange(60))}
-    xr.Dataset({"counts": both, "logs": both}, coords=names).to_zarr(folder / "cells.zarr")
-    (folder / "table.csv").write_text("name,a,b\nx,1,2\ny,3,4\n")
-    return Path("cells.zarr")
-
-
 SELECT = ("select", "cells.zarr", "--variable", "counts", "--k", 2, "--h", 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "meant"),
-    [
-        (("select", "cells.zarr", "--k", 2, "--h", 3, "--solvr", "css"), "--solver"),
-        (("select", "cels.zarr", "--k", 2, "--h", 3), "'cells.zarr'"),
-        ((*SELECT, "--solver", "consensu"), "'consensus'"),
-        ((*SELECT, "--solver", "ADMM"), "'admm'"),
-        ((*SELECT, "--method", "lancsoz"), "'lanczos'"),
-        ((*SELECT, "--precision", "float23"), "'float32'"),
-        ((*SELECT, "--missing", "drop-sample"), "'drop-samples'"),
-        ((*SELECT, "--transform", "log1"), "'log1p'"),
-        ((*SELECT, "--sample-dims", "cel"), "'cell'"),
-        ((*SELECT, "--feature-labels", "symbols"), "'symbol'"),
-        ((*SELECT, "--feature-labels", "symbol", "--features", "G3"), "'g3'"),
-        ((*SELECT, "--where", "batsh > 3"), "'batch'"),
-        (("evaluate", "cels.zarr"), "'cells.zarr'"),
-        (("info", "cels.zarr"), "'cells.zarr'"),
-        ((*SELECT, "--factor", "cels.zarr"), "'cells.zarr'"),
-        (("convert", "table.csv", "t.zarr", "--index-column", "nam"), "'name'"),
-    ],
-)
-def test_what_was_meant_is_named(
-    cli: Cli, cells: Path, arguments: tuple[object, ...], meant: str
-) -> None:
-    done = cli(*arguments).refused()
-    assert meant in done.err
-
-
-def test_one_dash_is_one_too_few(cli: Cli, cells: Path) -> None:
+def test_one_dash_is_one_too_few(cli: Cli) -> None:
     for typed in ("-k 10", "-k=5,10", "-h100", "-h 100"):
         done = cli("select", "cells.zarr", *typed.split()).refused()
     assert done.err == "Error: -h shows help.\n  Type two dashes: --h 100\n"
