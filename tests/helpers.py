@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -154,16 +153,13 @@ class CountingRows:
         self.rows = rows
         self.reads: list[tuple[int, int]] = []
         self.takes: list[tuple[int, int]] = []
-        self._lock = threading.Lock()
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        with self._lock:
-            self.reads.append((start, stop))
+        self.reads.append((start, stop))
         return np.asarray(self.rows.read(start, stop))
 
     def take(self, start: int, stop: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        with self._lock:
-            self.takes.append((start, stop))
+        self.takes.append((start, stop))
         return np.asarray(self.rows.take(start, stop, columns))
 
 

@@ -108,9 +108,8 @@ class Begun:
 
 def _scratch() -> Connection:
     """A file that has no name; a connection is what multiprocessing hands over."""
-    file, path = tempfile.mkstemp()
-    os.unlink(path)
-    return Connection(file)
+    with tempfile.TemporaryFile() as file:
+        return Connection(os.dup(file.fileno()))
 
 
 def _content(stream: Connection) -> str:

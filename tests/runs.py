@@ -13,7 +13,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -70,45 +69,39 @@ def wait_until_gone(session: int) -> None:
     until(gone)
 
 
-@dataclass(frozen=True)
-class Undisturbed:
-    """A run that could have been killed: what it wrote, and in how many seconds."""
-
-    bits: list[bytes]
-    seconds: float
-
-
-def undisturbed(folder: Path, *more: object, **environs: str) -> Undisturbed:
-    """Let a selection from rows end, with options and environment."""
+def undisturbed(folder: Path, *more: object, **environs: str) -> tuple[list[bytes], float]:
+    """Let a selection from rows end: what it wrote, and in how many seconds."""
     command = (*SELECT[:-2], "--out", "alone.zarr", *more)
     began = time.monotonic()
     done = ended(begun(PAUSE, *command, cwd=folder, solving=SOLVING, **environs))
     assert done.code == 0, done
-    return Undisturbed(chosen(folder / "alone.zarr"), time.monotonic() - began)
+    return chosen(folder / "alone.zarr"), time.monotonic() - began
 
 
 def killed_and_resumed(
-    rng: random.Random, folder: Path, alone: Undisturbed, *more: object, **environs: str
+    rng: random.Random,
+    folder: Path,
+    alone: tuple[list[bytes], float],
+    *more: object,
+    **environs: str,
 ) -> int:
-    """Kill the same selection once, perhaps again as it goes on, and let it end.
-
-    Returns how often it was killed.
-    """
+    """Kill the same selection once or twice, and let it end; how often it was killed."""
+    bits, seconds = alone
     command = (*SELECT[:-2], "--out", "out.zarr", "--checkpoint", "kept", "--resume")
     out, killed = folder / "out.zarr", 0
     for _ in range(rng.choice([1, 1, 2])):
         process = begun(PAUSE, *command, *more, cwd=folder, solving=SOLVING, **environs)
-        time.sleep(rng.uniform(0, alone.seconds))
+        time.sleep(rng.uniform(0, seconds))
         with contextlib.suppress(ProcessLookupError):
             process.send(signal.SIGKILL)
         killed += process.end() == -signal.SIGKILL
         wait_until_gone(process.pid)  # with its workers, if any
         if out.exists():  # it was whole before the end came
-            assert chosen(out) == alone.bits
+            assert chosen(out) == bits
             shutil.rmtree(out)
     done = ended(begun(0, *command, *rng.choice([(), more]), cwd=folder))
     assert done.code == 0, done
-    assert chosen(out) == alone.bits
+    assert chosen(out) == bits
     assert not (folder / "kept").exists()
     assert not list(folder.glob(".*"))
     shutil.rmtree(out)

@@ -81,22 +81,17 @@ def test_every_public_name_is_there_and_its_parameters_are_explained(name: str) 
     assert all(text for part in texts for text in part.values())
 
 
-def test_whatever_is_shown_takes_a_line_and_may_be_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ks = kmufs_stream
-    x = planted(60, 300)
+def test_whatever_is_shown_takes_a_line_and_may_be_compared(tmp_path: Path) -> None:
+    ks, x, out = kmufs_stream, planted(60, 300), tmp_path / "chosen.zarr"
     factor = ks.decompose(x, 2)
-    chosen = ks.select(x, 2, 3, factor=factor, solver="exact", out="chosen.zarr")
-    applied = ks.apply("chosen.zarr", x, out="new.zarr")
+    chosen = ks.select(x, 2, 3, factor=factor, solver="exact", out=out)
+    applied = ks.apply(out, x, out=tmp_path / "new.zarr")
     tried = ks.sweep(factor, 2, 3, solvers="exact")
-    plan = ks.plan_selection(x, 2, 3)
-    for thing in (ks.open_matrix(x), factor, chosen, plan, applied, tried):
-        assert re.fullmatch(rf"<{type(thing).__name__}: .{{10,150}}>", repr(thing))
-        assert thing == thing
-        assert thing not in (None, *(t for t in (factor, chosen, plan) if t is not thing))
-    for thing in (ks.open_matrix(x), factor, chosen, applied, tried, tried.trials[0]):
+    things = (ks.open_matrix(x), factor, chosen, ks.plan_selection(x, 2, 3), applied, tried)
+    for thing in things:
+        assert re.fullmatch(rf"<{type(thing).__name__}: .{{10,}}>", repr(thing))
+        assert [other for other in (None, *things) if other == thing] == [thing]
+    for thing in (*things[:3], applied, tried, tried.trials[0]):
         assert len({thing, thing}) == 1
 
 

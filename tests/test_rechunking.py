@@ -38,10 +38,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_values_labels_and_coordinates(
     tmp_path: Path, chunks: tuple[int, int], zarr_format: int
 ) -> None:
-    path = write_xarray(
-        tmp_path / "x.zarr", labelled(X), chunks=chunks, zarr_format=zarr_format,
-        attrs={"title": "all"},
-    )  # fmt: skip
+    form: Any = {"chunks": chunks, "zarr_format": zarr_format, "attrs": {"title": "all"}}
+    path = write_xarray(tmp_path / "x.zarr", labelled(X), **form)
     with no_warnings():
         done = rechunk(str(path), tmp_path / "out.zarr")
         found = xr.open_zarr(tmp_path / "out.zarr")
@@ -96,14 +94,8 @@ def test_damage_is_found_and_leaves_no_output(
 ) -> None:
     path = write_bare(tmp_path / "x.zarr", X, chunks=(300, 5))
     kept = zarr.Array.__getitem__
-
-    def spoilt(array: Any, region: Any) -> Any:
-        values = np.array(kept(array, region))
-        values += 1
-        return values
-
     with monkeypatch.context() as patch:
-        patch.setattr(zarr.Array, "__getitem__", spoilt)
+        patch.setattr(zarr.Array, "__getitem__", lambda *given: np.add(kept(*given), 1))
         with pytest.raises(BrokenError, match="read back"):
             rechunk(str(path), tmp_path / "out.zarr")
     assert not (tmp_path / "out.zarr").exists()
@@ -118,13 +110,11 @@ def test_damage_is_found_and_leaves_no_output(
 
 def broken_off(path: Path, out: Path, after: int) -> KeyboardInterrupt:
     """Rechunk until so many tiles are written; what ended it."""
-    tiles: list[Event] = []
+    tiles = iter(range(1, after))
 
     def progress(event: Event) -> None:
-        if isinstance(event, Advanced):
-            tiles.append(event)
-            if len(tiles) == after:
-                raise KeyboardInterrupt
+        if isinstance(event, Advanced) and next(tiles, None) is None:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as stopped:
         rechunk(path, out, progress=progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -40,9 +41,7 @@ def assert_same(found: Factor, whole: Factor, rtol: float = 1e-9) -> None:
     assert ours.samples == theirs.samples
     for name in ("usable", "missing", "dropped"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), name)
-    assert {r: i.tolist() for r, i in ours.excluded.items()} == {
-        r: i.tolist() for r, i in theirs.excluded.items()
-    }
+    np.testing.assert_equal(ours.excluded, theirs.excluded)
     np.testing.assert_allclose(ours.mean, theirs.mean, rtol=rtol, atol=1e-9)
     np.testing.assert_allclose(ours.std, theirs.std, rtol=rtol, atol=1e-12)
     np.testing.assert_allclose(found.singular_values, whole.singular_values, rtol=rtol)
@@ -95,6 +94,7 @@ def in_steps(table: Any, cuts: list[int], **options: Any) -> Factor:
     return factor
 
 
+@mock.patch.object(sample, "SAMPLE_ROWS", 40)
 @settings(deadline=None, max_examples=30)
 @given(
     n=st.integers(50, 300),
@@ -114,7 +114,9 @@ def test_equal_to_a_factor_of_everything(
     table = table.clip(0, 250).astype(dtype)
     places = sorted({int(c * n) for c in cuts})
     single = dtype != "f8"
-    assert_same(in_steps(table, places), decompose(table, K), 1e-4 if single else 1e-9)
+    whole = decompose(table, K)
+    assert len(whole.sample.index) == 40
+    assert_same(in_steps(table, places), whole, 1e-4 if single else 1e-9)
 
 
 def with_gaps(n: int = 400, p: int = 10) -> Any:
@@ -191,27 +193,14 @@ def test_features_that_varied_too_little_and_now_do_not(screening: Screening) ->
 
 
 def test_sparse_rows(tmp_path: Path) -> None:
-    counts = np.random.default_rng(0).poisson(np.exp(planted(300, 12) / 2))
+    counts = np.random.default_rng(0).poisson(np.exp(planted(300, 12) / 2)).astype(np.float32)
     counts[:200, 4] = 0
-
-    def stored(rows: slice, name: str) -> Any:
-        X = scipy.sparse.csr_matrix(counts[rows].astype(np.float32))
-        made = write_zarr3(AnnData(X), tmp_path / name)
-        return open_matrix(made, transform=("normalise-rows", "log1p"))
-
-    whole = decompose(stored(slice(None), "all.zarr"), K)
-    first = decompose(stored(slice(200), "old.zarr"), K)
-    stored(slice(200, None), "new.zarr")
-    assert_same(update(first, tmp_path / "new.zarr"), whole)
-
-
-def test_sample_is_that_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "SAMPLE_ROWS", 40)
-    table = planted(500, 6)
-    whole = decompose(table, K)
-    assert len(whole.sample.index) == 40
-    for cuts in ([10, 30], [300], [250, 260, 270]):
-        assert_same(in_steps(table, cuts), whole)
+    paths = [tmp_path / f"{name}.zarr" for name in ("all", "old", "new")]
+    for path, rows in zip(paths, (counts, counts[:200], counts[200:]), strict=True):
+        write_zarr3(AnnData(scipy.sparse.csr_matrix(rows)), path)
+    transform = ("normalise-rows", "log1p")
+    whole, first = (decompose(open_matrix(path, transform=transform), K) for path in paths[:2])
+    assert_same(update(first, paths[2]), whole)
 
 
 def test_selections_of_all_data_take_it_and_others_do_not(tmp_path: Path) -> None:
@@ -230,9 +219,8 @@ def test_selections_of_all_data_take_it_and_others_do_not(tmp_path: Path) -> Non
         (array[::-1], "rows of its sample differ"),
         (renamed, "other labels"),
     ):
-        with pytest.raises(RequestError, match=why) as caught:
+        with pytest.raises(RequestError, match=why):
             select(other, K, 4, factor=factor)
-        assert f"Give all rows of {old}, then {new}, in order" in caught.value.remedy
     for added in (new, old):
         with pytest.raises(RequestError, match="are in the factor already") as caught:
             update(factor, added)
@@ -245,12 +233,10 @@ def test_features_are_found_by_label() -> None:
     assert_same(update(decompose(old, K), new), decompose(array, K))
     assert_same(update(decompose(old, K), new.values[:, ::-1]), decompose(array, K))
     factor = decompose(old, K)
-    renamed = new.assign_coords(gene=["a", *new["gene"].values[1:]])
     twice = new.isel(gene=[0, 0, *range(9)])
     wider = xr.concat([new, new[:, :1].assign_coords(gene=["more"])], "gene")
     for other, code, named in [
         (new[:, 1:], "missing_features", "lacks 1 of the features: 'gene 8 é'"),
-        (renamed, "missing_features", "lacks 1 of the features: 'gene 8 é'"),
         (twice, "ambiguous_features", "repeats 1 of the features: 'gene 8 é'"),
         (wider, "other_features", "has more features than the factor, 1 of .*: 'more'"),
         (new.values[:, 1:], "wrong_features", "9 features"),
@@ -262,22 +248,19 @@ def test_features_are_found_by_label() -> None:
 
 def test_factors_that_cannot_grow_are_refused() -> None:
     table = planted(300, 9)
-    for method in ("tsqr", "lanczos"):
-        with pytest.raises(RequestError, match=f"was made by {method}") as caught:
-            update(decompose(table[:200], K, method=method), table[200:])
-        assert caught.value.code == "not_incremental"
+    whole = [decompose(table[:200], K, method=method) for method in ("tsqr", "lanczos")]
     batches = KMeansUFS(k=K, h=3, solver="exact").partial_fit(table[:200]).factor_
-    with pytest.raises(RequestError, match="of batches in memory"):
-        update(batches, table[200:])
+    for factor, why in zip([*whole, batches], ("by tsqr", "by lanczos", "of batches"), strict=True):
+        with pytest.raises(RequestError, match=why) as caught:
+            update(factor, table[200:])
+        assert caught.value.code == "not_incremental"
 
 
 @pytest.mark.parametrize(
     ("dtype", "value", "said"),
     [
-        ("i2", 0.5, "cannot"),
-        ("i2", 4e4, "cannot"),
+        *(("i2", value, "cannot") for value in (0.5, 4e4, np.nan)),
         ("u1", -1.0, "cannot"),
-        ("i4", np.nan, "cannot"),
         ("f4", 1e39, "which float32 cannot"),
         ("f4", np.inf, "infinite"),
     ],
@@ -286,9 +269,8 @@ def test_rows_that_the_factor_s_dtype_does_not_hold(dtype: str, value: float, sa
     table = np.rint(planted(300, 9) * 5 + 60)
     factor, new = decompose(table[:200].astype(dtype), K), table[200:]
     new[70, 4] = value
-    with pytest.raises(RequestError, match=said) as raised:
+    with pytest.raises(RequestError, match=said):
         update(factor, new)
-    assert said == "infinite" or "decompose all rows together" in raised.value.remedy
 
 
 def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
@@ -405,6 +387,5 @@ def test_places_in_another_order_of_dimensions_are_the_same_features() -> None:
     factor = decompose(open_matrix(cube[:80], sample_dims="time"), K)
     turned = update(factor, cube[80:].transpose("lon", "time", "lat"))
     assert_same(turned, update(factor, cube[80:]))
-    other = cube[80:].assign_coords(lon=[0.0, 2.5, 5, 7.5, 11])
     with pytest.raises(RequestError, match="lacks 4 of the features: 'lat=75 lon=10'"):
-        update(factor, other)
+        update(factor, cube[80:].assign_coords(lon=[0.0, 2.5, 5, 7.5, 11]))

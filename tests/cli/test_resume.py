@@ -172,7 +172,7 @@ def test_a_corrupt_chunk_is_mended_and_the_run_goes_on(
 
 def test_killed_at_random_moments(rows: Path, folder: Path, whole: Whole) -> None:
     alone, rng = undisturbed(folder), random.Random(1)
-    assert alone.bits == whole[1]
+    assert alone[0] == whole[1]
     assert sum(killed_and_resumed(rng, folder, alone) for _ in range(2)) >= 1
 
 

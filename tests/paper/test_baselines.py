@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.optimize
-from blobs import USEFUL, blobs
 
 from examples.paper import graph, protocol
 from examples.paper.eufs import eufs
@@ -22,16 +21,12 @@ from examples.paper.sf2sog import least_subspace, nearest_graph, sf2sog
 
 Float = npt.NDArray[np.float64]
 
+USEFUL = 6  # features of the data that tell its clusters apart
 FITS: dict[str, Callable[..., Any]] = {
     "ndfs": ndfs,
     "rufs": rufs,
     "eufs": lambda *given, alpha, **others: eufs(*given, **others),  # has one parameter
 }
-
-
-@pytest.fixture(scope="module")
-def data() -> Labelled:
-    return blobs()
 
 
 @pytest.fixture(scope="module")
