@@ -1,10 +1,11 @@
 """What earlier versions wrote opens as before: the same values, and the same answers from them.
 
-See write_stores.py, which wrote it all.
+The script that wrote it all with version 0.1.0 is in the history, as write_stores.py beside this.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from functools import partial
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from helpers import labelled
-from write_stores import PLACES, arrays_of, told, variables_of
 
 from kmufs_stream import (
+    Factor,
     Screening,
     apply,
     decompose,
@@ -35,6 +37,10 @@ WRITTEN = Path(__file__).parent / "written_by_0.1.0"
 EXPECTED = json.loads((WRITTEN / "expected.json").read_text())
 SELECTIONS = ("bare", "labelled", "only")
 FILL = Screening("mean", min_std=1e-6)
+MEASURED = {"seconds", "peak_rss_bytes", "predicted_peak_bytes", "budget_bytes", "concessions"}
+PLACES = {"output", "anndata_output", "path", "bytes"}
+FACTOR_ARRAYS = ("components", "singular_values", "residuals", "correlation")
+FEATURE_ARRAYS = ("mean", "std", "usable", "missing", "dropped")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +64,44 @@ def tables() -> dict[str, Any]:
     arrays["counts"] = labelled(arrays["counts"])
     arrays["frame"] = pd.DataFrame(arrays["frame"], columns=[f"v{i}" for i in range(9)])
     return arrays
+
+
+def digest(values: Any) -> str:
+    """Of an array: its dtype, shape and bytes."""
+    array = np.ascontiguousarray(values)
+    return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
+
+
+def told(summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary without what differs between two runs of the same."""
+    kept = {name: value for name, value in summary.items() if name not in MEASURED | PLACES}
+    return dict(json.loads(json.dumps(kept)))
+
+
+def arrays_of(factor: Factor) -> dict[str, str]:
+    """A digest of each array that a factor holds."""
+    found = {name: getattr(factor, name) for name in FACTOR_ARRAYS}
+    found |= {name: getattr(factor.features, name) for name in FEATURE_ARRAYS}
+    found |= {"sample": factor.sample.values, "sample_index": factor.sample.index}
+    return {name: digest(values) for name, values in found.items() if values is not None}
+
+
+def variables_of(store: Path) -> dict[str, Any]:
+    """Each variable of a result's root, as xarray opens it: a digest, or text and times in full."""
+    with xr.open_zarr(store, consolidated=False) as root:
+        return {
+            str(name): (
+                digest(variable.values)
+                if variable.dtype.kind in "iufb"
+                else [str(value) for value in variable.values.astype(times(variable)).tolist()]
+            )
+            for name, variable in root.variables.items()
+        }
+
+
+def times(variable: xr.Variable) -> Any:
+    """A dtype that does not hang on the version of xarray."""
+    return "datetime64[s]" if variable.dtype.kind == "M" else object
 
 
 def assert_same(found: Any, expected: Any, where: str = "") -> None:
