@@ -8,17 +8,17 @@ import pickle
 import subprocess
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import fsspec
-import fsspec.implementations.memory
 import icechunk
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ import s3fs
 import xarray as xr
 import zarr
 from botocore.exceptions import EndpointConnectionError
+from fsspec.implementations.memory import MemoryFileSystem
 from helpers import Bucket, environment, planted, same_bits, same_result, write_xarray
 from moto.core import set_initial_no_auth_action_count
 from processes import Begun
@@ -195,28 +196,24 @@ def test_data_that_change_meanwhile_are_noticed(
 
 
 def test_of_two_runs_one_wins_whole(bucket: Bucket) -> None:
-    out = bucket.at("out.zarr")
-    ends: dict[int, KmufsError | None] = {}
-    barrier = threading.Barrier(2)
+    out, barrier = bucket.at("out.zarr"), threading.Barrier(2)
 
-    def run(number: int) -> None:
+    def run(number: int) -> KmufsError | None:
         barrier.wait()
         try:
             with new_zarr(place_of(out), overwrite=False) as root:
                 made = zarr.open_group(root, mode="w")
                 for name in ("a", "b"):
                     made.create_array(name, data=np.full(3, number))
-            ends[number] = None
         except KmufsError as error:
-            ends[number] = error
+            return error
+        return None
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in (1, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (won,) = [number for number, error in ends.items() if error is None]
-    (lost,) = [error for error in ends.values() if error is not None]
+    with ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(run, range(2)))
+    won = ends.index(None)
+    lost = ends[1 - won]
+    assert lost is not None
     assert lost.code in ("being_written", "output_exists")
     assert out in lost.message
     found = zarr.open_group(out, mode="r")
@@ -256,18 +253,14 @@ with new_zarr(place_of({str(out)!r}), overwrite=False) as root:
 
 
 def test_a_lock_that_was_taken_away_is_noticed(memory: str) -> None:
-    out = place_of(f"{memory}/out.zarr")
+    out, theirs = place_of(f"{memory}/out.zarr"), {"token": "theirs", "host": "there"}
     assert isinstance(out, UPath)
-
-    def written() -> None:
-        with new_zarr(out, overwrite=False) as root:
-            zarr.open_group(root, mode="w")
-            (lock,) = object_output._locks(out)
-            theirs = {"token": "theirs", "host": "there", "process": 1, "since": "now"}
-            lock.write_bytes(json.dumps(theirs).encode())
-
-    with pytest.raises(RequestError, match="Another run is writing"):
-        written()
+    with contextlib.ExitStack() as block:
+        zarr.open_group(block.enter_context(new_zarr(out, overwrite=False)), mode="w")
+        (lock,) = object_output._locks(out)
+        lock.write_bytes(json.dumps(theirs | {"process": 1, "since": "now"}).encode())
+        with pytest.raises(RequestError, match="Another run is writing"):
+            block.close()
     assert not (out / "zarr.json").exists()
     assert object_output._locks(out)  # it is not ours to remove
 
@@ -275,29 +268,26 @@ def test_a_lock_that_was_taken_away_is_noticed(memory: str) -> None:
 def test_a_run_that_failed_here_holds_no_lock_and_a_lost_answer_is_no_other_run(
     memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = place_of(f"{memory}/out.zarr")
-    put = fsspec.implementations.memory.MemoryFileSystem.pipe_file
-
-    def lost(place: Any) -> None:
-        raise ConnectionResetError("gone")
+    out, put = place_of(f"{memory}/out.zarr"), MemoryFileSystem.pipe_file
 
     def asked_again(self: Any, *given: Any, **options: Any) -> None:
         put(self, *given, **options)
         put(self, *given, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(object_output, "remove", lost)
+        patch.setattr(object_output, "remove", mock.Mock(side_effect=ConnectionResetError))
         with contextlib.suppress(ZeroDivisionError), new_zarr(out, overwrite=False) as root:
             zarr.open_group(root, mode="w")
             raise ZeroDivisionError
     assert object_output._locks(out)
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "pipe_file", asked_again)
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", asked_again)
     with new_zarr(out, overwrite=False) as root:
         zarr.open_group(root, mode="w").attrs["made"] = "now"
     assert zarr.open_group(str(out), mode="r").attrs["made"] == "now"
     assert not object_output._locks(out)
 
 
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs")
 def test_memory_and_stores_made_in_python(
     memory: str, genes: Path, here: Any, tmp_path: Path
 ) -> None:
@@ -305,17 +295,11 @@ def test_memory_and_stores_made_in_python(
     repository, new = (
         icechunk.Repository.create(icechunk.in_memory_storage()) for _ in ("of the data", "new")
     )
-    session = repository.writable_session("main")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        xr.open_zarr(genes, consolidated=False).to_zarr(
-            session.store, zarr_format=3, consolidated=False
-        )
+    session, held = repository.writable_session("main"), MemoryStore()
+    with xr.open_zarr(genes, consolidated=False) as table:
+        for store in (session.store, held):
+            table.to_zarr(store, zarr_format=3, consolidated=False)
     session.commit("the data")
-    held = MemoryStore()
-    for path in filter(Path.is_file, genes.rglob("*")):
-        value = zarr.core.buffer.cpu.Buffer.from_bytes(path.read_bytes())
-        zarr.core.sync.sync(held.set(path.relative_to(genes).as_posix(), value))
 
     written = new.writable_session("main")
     for data, out in (
@@ -377,11 +361,7 @@ def test_connections_are_closed_when_a_process_ends(
 
 
 def test_a_web_server_is_read_from(genes: Path, here: Any, tmp_path: Path) -> None:
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    handler = partial(Quiet, directory=str(genes.parent))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(genes.parent))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -492,12 +472,9 @@ def test_an_older_output_survives_whatever_fails_before_writing(
     with new_zarr(out, overwrite=False) as root:
         zarr.open_group(root, mode="w").attrs["made"] = "before"
 
-    def lost(place: Any) -> bool:
-        raise ConnectionResetError("gone")
-
     for overwrite in (True, False):
         with monkeypatch.context() as patch:
-            patch.setattr(object_output, "is_zarr", lost)
+            patch.setattr(object_output, "is_zarr", mock.Mock(side_effect=OSError("gone")))
             with pytest.raises(BrokenError, match="gone"), new_zarr(out, overwrite=overwrite):
                 pass
         assert zarr.open_group(f"{memory}/out.zarr", mode="r").attrs["made"] == "before"
@@ -526,7 +503,7 @@ def test_a_lock_is_put_only_where_none_is_however_a_store_says_so() -> None:
     assert held == {"out/claim-0": b"one"}
 
 
-def test_what_other_object_stores_answer(memory: str) -> None:
+def test_what_other_object_stores_answer(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for status, code in (
         ({"status_code": 404}, "not_found"),
         ({"status_code": 403}, "access_denied"),
@@ -539,31 +516,19 @@ def test_what_other_object_stores_answer(memory: str) -> None:
         assert refused.code == code
         assert "No container" in refused.message
         assert "RequestId" not in refused.message
-
-
-@pytest.mark.parametrize(("protocol", "closes"), [("abfs", False), ("s3", True)])
-def test_only_what_azure_would_close_without_a_loop_is_left_open(
-    protocol: str, closes: bool
-) -> None:
-    class Client:
-        protocol: tuple[str, ...] = ()
-
-    fs = Client()
-    fs.protocol = (protocol,)
-    closing = [weakref.finalize(fs, print, fs), weakref.finalize(fs, print)]
-    address_store._keep_from_closing(fs)
-    assert [finalizer.atexit for finalizer in closing] == [closes, closes]
-    for finalizer in closing:
-        finalizer.detach()
-
-
-def test_an_account_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Azure:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            raise ValueError("Must provide a connection_string or account_name with credentials!!")
-
-    monkeypatch.setattr("kmufs_stream.storage.places.UPath", Azure)
+    azure = ValueError("Must provide a connection_string or account_name with credentials!!")
+    monkeypatch.setattr(UPath, "__new__", mock.Mock(side_effect=azure))
     with pytest.raises(RequestError) as caught:
         place_of("az://container/data.zarr")
     assert caught.value.code == "no_credentials"
     assert "AZURE_STORAGE_CONNECTION_STRING" in caught.value.remedy
+
+
+def test_only_what_azure_would_close_without_a_loop_is_left_open() -> None:
+    for protocol, closes in (("abfs", False), ("s3", True)):
+        fs = mock.Mock(protocol=(protocol,))
+        closing = [weakref.finalize(fs, print, fs), weakref.finalize(fs, print)]
+        address_store._keep_from_closing(fs)
+        assert [finalizer.atexit for finalizer in closing] == [closes, closes]
+        for finalizer in closing:
+            finalizer.detach()
