@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
-from helpers import planted, write_bare
+from helpers import chunk_files, planted, write_bare, write_xarray
 from pyarrow import parquet
 from reference import reference
 from scipy.io import loadmat, savemat
@@ -30,7 +30,6 @@ from scipy.io import loadmat, savemat
 from kmufs_stream_cli import main
 
 SECONDS = 60  # a run that takes longer hangs
-METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
 JUNK: list[Any] = [
     None,
     -1,
@@ -138,11 +137,11 @@ def small_store(rng: np.random.Generator, path: Path) -> None:
             coords={"gene": [f"g{i}" for i in range(p)], "cell": np.arange(n)},
             name="counts",
         )
-        encoding: Any = {"chunks": chunks, "compressors": compressors, "_FillValue": None}
-        if compressors == "auto":
-            del encoding["compressors"]
+        encoding: Any = {"_FillValue": None}
+        if compressors != "auto":
+            encoding["compressors"] = compressors
         options: Any = {"zarr_format": form, "consolidated": bool(rng.integers(2))}
-        array.to_dataset().to_zarr(path, encoding={"counts": encoding}, **options)
+        write_xarray(path, array, chunks=chunks, encoding=encoding, **options)
     else:
         shards = (chunks[0] * 2, chunks[1] * 2) if kind == "sharded" and form == 3 else None
         if form == 3:
@@ -154,24 +153,21 @@ def small_store(rng: np.random.Generator, path: Path) -> None:
 def damage(rng: np.random.Generator, path: Path) -> str:
     """Change one file of a store; returns what was done."""
     files = sorted(f for f in path.rglob("*") if f.is_file())
-    metadata = [f for f in files if f.name in METADATA]
-    chunks = [f for f in files if f.name not in METADATA]
+    chunks = chunk_files(path)
     of_metadata = bool(rng.integers(2)) or not chunks
-    file = (metadata if of_metadata else chunks)[
-        int(rng.integers(len(metadata if of_metadata else chunks)))
-    ]
+    among = [f for f in files if (f not in chunks) == of_metadata]
+    file = among[int(rng.integers(len(among)))]
     what = str(rng.choice(["cut", "flip", "empty", "gone", "grow", "swap", "leaf", "leaf", "leaf"]))
     if what == "leaf" and of_metadata:
         document = json.loads(file.read_bytes())
-        said = _spoil_leaf(rng, document)
+        what = _spoil_leaf(rng, document)
         file.write_text(json.dumps(document))
-        return f"{file.relative_to(path)}: {said}"
-    if what == "gone":
+    elif what == "gone":
         file.unlink()
     elif what == "swap":
         other = files[int(rng.integers(len(files)))]
         file.write_bytes(other.read_bytes())
-        return f"{file.relative_to(path)}: copied from {other.relative_to(path)}"
+        what = f"copied from {other.relative_to(path)}"
     else:
         _damage_bytes(rng, file, what)
     return f"{file.relative_to(path)}: {what}"

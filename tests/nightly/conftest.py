@@ -1,18 +1,9 @@
-"""All tests here are slow: they try much at random, and count how it ends."""
+"""All tests here try much at random, and count how it ends."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from nightly.tally import PROPERTY, Tally
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ ENDS = ("right", "refused", "wrong")
 
 
 def trials(count: int, *, batch: int) -> pytest.MarkDecorator:
-    """Seeds of so many trials, in batches for processes to share."""
+    """Seeds of so many trials, in batches for processes to share; slow ones."""
     count = max(round(count * SCALE), 1)
     batches = [range(a, min(a + batch, count)) for a in range(0, count, batch)]
-    return pytest.mark.parametrize("seeds", batches, ids=[str(batch[0]) for batch in batches])
+    rows = [pytest.param(seeds, id=str(seeds[0]), marks=pytest.mark.slow) for seeds in batches]
+    return pytest.mark.parametrize("seeds", rows)
 
 
 class Tally:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from nightly.tally import Tally, trials
@@ -15,10 +15,7 @@ from streaming.planning.drawn import keeps_its_word
 @trials(80, batch=4)
 def test_drawn_plans(tmp_path: Path, tally: Tally, seeds: range) -> None:
     def trial(seed: int) -> None:
-        (tmp_path / "plan").mkdir()
-        try:
-            keeps_its_word(seed, tmp_path / "plan")
-        finally:
-            shutil.rmtree(tmp_path / "plan")
+        with TemporaryDirectory(dir=tmp_path) as folder:
+            keeps_its_word(seed, Path(folder))
 
     tally("drawn plans of memory", seeds, trial)
