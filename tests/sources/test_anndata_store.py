@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,10 +22,10 @@ from helpers import every_score
 from reference import assert_optimal, assert_same_scores, reference
 from sources import anndata_stores as stores
 from sources.anndata_stores import KINDS, RAW, WRITERS, annotated, counts
+from sources.checks import check_rows
 
 from kmufs_stream import (
     BrokenError,
-    Matrix,
     RequestError,
     evaluate,
     open_matrix,
@@ -52,16 +51,6 @@ def copied(path: Path, folder: Path) -> Path:
     """Return a copy to be damaged."""
     copy = shutil.copytree if path.is_dir() else shutil.copy
     return Path(copy(path, folder / path.name))
-
-
-def check_rows(matrix: Matrix, X: npt.NDArray[Any]) -> None:
-    """Compare blocks and columns with X, also in another process."""
-    assert matrix.shape == X.shape
-    for rows in (matrix.rows, pickle.loads(pickle.dumps(matrix.rows))):
-        block: Any = rows.read(7, 90)
-        assert sp.issparse(block) == (matrix.layout.sparsity is not None)
-        np.testing.assert_array_equal(block.toarray() if sp.issparse(block) else block, X[7:90])
-        np.testing.assert_array_equal(rows.take(7, 90, np.array([1, 5])), X[7:90][:, [1, 5]])
 
 
 def check_selection(
@@ -174,9 +163,7 @@ def test_a_real_store_of_2018() -> None:
     assert matrix.metadata.coords["gene_ids"].values[0].startswith("ENSMUSG")
 
 
-def test_a_selection_from_sparse_data_is_evaluated_as_one_from_dense(
-    stored: Stored, tmp_path: Path
-) -> None:
+def test_sparse_data_are_evaluated_as_dense_ones(stored: Stored, tmp_path: Path) -> None:
     cost = []
     for kind in ("dense", "csr"):
         matrix = open_matrix(stored(stores.write_h5ad), layer=kind)
@@ -219,9 +206,7 @@ def test_an_object_in_a_group_is_selected_from_whatever_its_uns_holds(
         ({"features_from_variables": True}, "bad_option"),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(
-    where: dict[str, Any], code: str, stored: Stored
-) -> None:
+def test_what_is_not_there_is_refused(where: dict[str, Any], code: str, stored: Stored) -> None:
     with pytest.raises(RequestError) as error:
         open_matrix(stored(stores.write_h5ad), **where)
     assert error.value.code == code

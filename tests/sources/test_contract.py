@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from anndata import AnnData
 from helpers import labelled, planted, write_bare, write_xarray
 from scipy import sparse
 from sources import anndata_stores
+from sources.checks import check_rows
 from zarr.storage import LocalStore
 
 from kmufs_stream import Matrix, RequestError, open_matrix, select
@@ -78,16 +78,7 @@ def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_a_source_is_a_table(data: Any) -> None:
     matrix = open_matrix(data)
-    assert matrix.shape == X.shape
-    rows = pickle.loads(pickle.dumps(matrix.rows))  # as on a cluster
-    block = rows.read(7, 41)
-    assert block.dtype == matrix.dtype
-    assert sparse.issparse(block) == (matrix.layout.sparsity is not None)
-    np.testing.assert_array_equal(block.toarray() if sparse.issparse(block) else block, X[7:41])
-    some = np.array([0, 2, 5])
-    taken = rows.take(7, 41, some)
-    assert taken.dtype == matrix.layout.dtype
-    np.testing.assert_array_equal(taken, X[7:41][:, some])
+    check_rows(matrix, X)
     assert matrix.labels is None or len(matrix.labels) == 6
     sizes = {matrix.metadata.sample_dim: 90, matrix.metadata.feature_dim: 6}
     assert all(

@@ -226,12 +226,15 @@ def test_variables_beside_the_table(tmp_path: Path, stored: bool) -> None:
     data, options = scene, {}
     if stored:
         data, options = tmp_path / "a.zarr", {"group": "june"}
-        scene.to_zarr(data, group="june")
+        encoding = {"reflectance": {"chunks": (4, 5, 7)}}
+        scene.to_zarr(data, group="june", encoding=encoding)
     for order in (["y", "x"], ["x", "y"]):
         opened = open_matrix(data, sample_dims=order, **options)
         assert opened.metadata.name == "reflectance"
         for matrix in (opened, open_matrix(opened, where="y > 5")):
             at = {d: xr.DataArray(matrix.metadata.coords[d].values, dims="sample") for d in order}
+            values: Any = matrix.rows.read(0, matrix.shape[0])
+            np.testing.assert_array_equal(values, scene["reflectance"].sel(at))
             for name in ("kind", "turned", "zone"):
                 expected = scene[name].sel({d: at[d] for d in scene[name].dims}).values
                 codes, count = class_codes(name, [matrix])

@@ -14,6 +14,7 @@ from anndata import AnnData
 from helpers import every_score
 from reference import assert_same_scores, reference
 from sources.anndata_stores import Write, annotated, counts, write_h5ad, write_zarr3
+from sources.checks import values
 
 from kmufs_stream import (
     Factor,
@@ -69,8 +70,8 @@ def test_entries_of_one_place_are_summed(tmp_path: Path, kind: Any) -> None:
         (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), 2 * once.indptr), once.shape
     )
     path = write_h5ad(AnnData(twice), tmp_path / "cells")
-    found = open_matrix(path, transform="log1p").rows.read(0, 60)
-    np.testing.assert_array_equal(found.toarray(), np.log1p(X.astype(found.dtype)))
+    found = values(open_matrix(path, transform="log1p"))
+    np.testing.assert_array_equal(found, np.log1p(X.astype(found.dtype)))
 
 
 def assert_same(found: Factor, expected: Factor, tolerance: float = 1e-8) -> None:
@@ -137,8 +138,7 @@ def test_some_samples_and_some_features(
     )
     assert matrix.shape == (len(rows), 30)
     assert matrix.layout.sparsity is not None
-    block: Any = matrix.rows.read(5, 57)
-    np.testing.assert_array_equal(block.toarray(), expected[5:57])
+    np.testing.assert_array_equal(values(matrix, 5, 57), expected[5:57])
     taken = matrix.rows.take(5, 57, np.array([1, 7]))
     np.testing.assert_array_equal(taken, counts(seed=1)[rows][5:57][:, [1, 7]])
     asked = np.setdiff1d(np.arange(30), [4, *range(20, 30)])

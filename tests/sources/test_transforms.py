@@ -14,6 +14,7 @@ from anndata import AnnData
 from helpers import every_score
 from reference import assert_optimal, assert_same_scores, reference
 from sources.anndata_stores import counts, write_h5ad
+from sources.checks import values
 
 from kmufs_stream import RequestError, open_matrix, select
 
@@ -26,14 +27,6 @@ def by_hand(X: npt.NDArray[Any], total: float) -> npt.NDArray[np.float64]:
     return np.log1p(X / np.where(sums > 0, sums, 1) * total)
 
 
-def dense(block: Any) -> npt.NDArray[Any]:
-    return np.asarray(block.toarray() if sp.issparse(block) else block)
-
-
-def values(matrix: Any) -> npt.NDArray[Any]:
-    return dense(matrix.rows.read(0, matrix.shape[0]))
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csc_matrix])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64])
 def test_values_are_those_computed_by_hand(kind: Any, dtype: Any, tmp_path: Path) -> None:
@@ -44,7 +37,7 @@ def test_values_are_those_computed_by_hand(kind: Any, dtype: Any, tmp_path: Path
     found = values(matrix)
     assert matrix.dtype == found.dtype == (np.float32 if single else np.float64)
     np.testing.assert_allclose(found, by_hand(X, 500), rtol=1e-6 if single else 1e-14)
-    np.testing.assert_array_equal(dense(matrix.rows.read(100, 200)), found[100:200])
+    np.testing.assert_array_equal(values(matrix, 100, 200), found[100:200])
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])

@@ -14,38 +14,13 @@ import xarray as xr
 import zarr
 from helpers import chunk_files, labelled, planted, write_bare, write_xarray
 from reference import assert_optimal, reference
+from sources.checks import check_rows, names, values
 
-from kmufs_stream import BrokenError, Matrix, RequestError, decompose, open_matrix, select
+from kmufs_stream import BrokenError, RequestError, decompose, open_matrix, select
 
 X = planted(120, 12)
 EXPECTED = reference(X).every_score(3)
 LABELS = [f"gene {i} é" for i in range(12)]
-
-
-def values(matrix: Matrix) -> Any:
-    return matrix.rows.read(0, matrix.shape[0])
-
-
-def names(matrix: Matrix) -> tuple[str, str, str]:
-    return matrix.metadata.name, matrix.metadata.sample_dim, matrix.metadata.feature_dim
-
-
-def check_rows(matrix: Matrix, X: npt.NDArray[Any]) -> None:
-    assert matrix.shape == X.shape
-    np.testing.assert_array_equal(values(matrix), X)
-    np.testing.assert_array_equal(matrix.rows.read(5, 33), X[5:33])
-    np.testing.assert_array_equal(
-        matrix.rows.take(5, 33, np.array([1, 4, 11])), X[5:33][:, [1, 4, 11]]
-    )
-
-
-@pytest.fixture(scope="module", params=[2, 3])
-def genes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset beside an array that has no part in it."""
-    path = tmp_path_factory.mktemp("genes") / "a.zarr"
-    write_xarray(path, labelled(X), zarr_format=request.param, chunks=(20, 12))
-    zarr.open_group(path).create_array("extra", shape=(3,), dtype="i4")
-    return path
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -57,14 +32,6 @@ def test_bare_array(tmp_path: Path, zarr_format: int, chunks: tuple[int, int]) -
     assert names(matrix) == ("data", "sample", "feature")
     assert matrix.labels is None
     assert matrix.layout.zarr_format == zarr_format
-
-
-def test_sharded_array_is_read_by_chunk_and_written_by_shard(tmp_path: Path) -> None:
-    path = write_bare(tmp_path / "a", np.ascontiguousarray(X.T), chunks=(6, 10), shards=(12, 40))
-    matrix = open_matrix(path, sample_dims="feature")  # its default name
-    check_rows(matrix, X)
-    layout = matrix.layout
-    assert (layout.chunk_rows, layout.chunk_columns, layout.shard_rows) == (10, 6, 40)
 
 
 @pytest.mark.parametrize(
@@ -99,19 +66,17 @@ def test_xarray_store(
     assert chosen.labels == [LABELS[i] for i in chosen.selected]
 
 
-def test_the_array_of_a_dataset_and_its_path(genes: Path) -> None:
-    matrix = open_matrix(zarr.open_group(genes, mode="r")["counts"])
-    check_rows(matrix, X)
-    assert matrix.dtype == np.float64
-    assert names(matrix) == ("counts", "cell", "gene")
-    for path in (genes, genes / "counts"):
-        matrix = open_matrix(path)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_the_array_of_a_dataset_and_its_path(tmp_path: Path, zarr_format: int) -> None:
+    genes = write_xarray(tmp_path / "a.zarr", labelled(X), zarr_format=zarr_format)
+    group = zarr.open_group(genes)
+    group.create_array("extra", shape=(3,), dtype="i4")
+    for data in (group["counts"], genes, genes / "counts"):
+        matrix = open_matrix(data)
         check_rows(matrix, X)
-        assert matrix.labels is not None
-        assert matrix.labels.tolist() == LABELS
-
-
-def test_refused_dimensions(genes: Path) -> None:
+        assert names(matrix) == ("counts", "cell", "gene")
+    assert matrix.labels is not None
+    assert matrix.labels.tolist() == LABELS
     for dims in (("no", None), (None, "no"), ("cell", "cell")):
         with pytest.raises(RequestError, match="'cell'") as caught:
             open_matrix(genes, sample_dims=dims[0], feature_dims=dims[1])
@@ -125,9 +90,10 @@ def test_refused_dimensions(genes: Path) -> None:
         (np.arange(12) * 10, [0, 10, 20]),
         (np.arange(12) / 4, [0.0, 0.25, 0.5]),
         (np.array([f"b{i}" for i in range(12)]), ["b0", "b1", "b2"]),
+        (np.array([f"é{i}" for i in range(12)], object), ["é0", "é1", "é2"]),
         (np.datetime64("2000-01-01", "ns") + np.arange(12) * 10**15, ["2000-01-01T00:00:00"]),
     ],
-    ids=["int", "float", "string", "datetime"],
+    ids=["int", "float", "string", "object", "datetime"],
 )
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_kinds_of_labels(
@@ -313,15 +279,6 @@ def test_only_table_of_a_group_is_found_and_one_of_several_chosen(tmp_path: Path
     assert caught.value.code == "unknown_variable"
 
 
-def test_what_only_describes_the_places_of_another_is_not_the_table(tmp_path: Path) -> None:
-    cube = xr.DataArray(X.reshape(120, 3, 4), dims=("time", "lat", "lon"))
-    mask = xr.DataArray(np.eye(3, 4), dims=("lat", "lon"))
-    xr.Dataset({"air": cube, "mask": mask}).to_zarr(tmp_path / "a.zarr")
-    np.testing.assert_array_equal(values(open_matrix(tmp_path / "a.zarr", sample_dims="time")), X)
-    with pytest.raises(RequestError, match=r"holds 2 tables: air .*, mask "):
-        open_matrix(tmp_path / "a.zarr")
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_group_by_name(tmp_path: Path, zarr_format: int) -> None:
     form: Any = {"zarr_format": zarr_format}
@@ -340,29 +297,39 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+ONE, OTHER = ("s", np.arange(120)), ("t", np.arange(9))
+LINES = {"a": ONE, "b": ONE, "c": OTHER, "d": OTHER}
+SIDE = {"features_from_variables": True}
+
+
 @pytest.mark.filterwarnings("ignore:Object at")
 @pytest.mark.parametrize(
-    ("make", "code"),
+    ("make", "options", "code"),
     [
-        (lambda path: None, "not_found"),
-        (lambda path: path.mkdir(), "not_zarr"),
-        (lambda path: path.write_text("not a store"), "not_zarr"),
-        (lambda path: zarr.create_group(path), "no_table"),
-        (lambda path: write_bare(path, X[:, 0]), "not_2d"),
-        (lambda path: write_bare(path, X.reshape(12, 10, 12)), "which_dimensions"),
-        (lambda path: write_bare(path, X + 1j), "bad_dtype"),
-        (lambda path: write_bare(path, X.astype("U3")), "bad_dtype"),
-        (lambda path: cut(write_bare(path, X) / "zarr.json"), "bad_metadata"),
-        (lambda path: cut(write_bare(path, X, zarr_format=2) / ".zarray"), "bad_metadata"),
-        (lambda path: cut(group_of(path, table=X) / "table" / "zarr.json"), "bad_metadata"),
+        (lambda path: None, {}, "not_found"),
+        (lambda path: path.mkdir(), {}, "not_zarr"),
+        (lambda path: path.write_text("not a store"), {}, "not_zarr"),
+        (lambda path: zarr.create_group(path), {}, "no_table"),
+        (lambda path: write_bare(path, X[:, 0]), {}, "not_2d"),
+        (lambda path: write_bare(path, X.reshape(12, 10, 12)), {}, "which_dimensions"),
+        (lambda path: write_bare(path, X + 1j), {}, "bad_dtype"),
+        (lambda path: write_bare(path, X.astype("U3")), {}, "bad_dtype"),
+        (lambda path: cut(write_bare(path, X) / "zarr.json"), {}, "bad_metadata"),
+        (lambda path: cut(write_bare(path, X, zarr_format=2) / ".zarray"), {}, "bad_metadata"),
+        (lambda path: cut(group_of(path, table=X) / "table" / "zarr.json"), {}, "bad_metadata"),
+        (lambda path: write_bare(path, X), SIDE, "unknown_variable"),
+        (lambda path: xr.Dataset({"a": ONE}).to_zarr(path), SIDE, "no_table"),
+        (lambda path: xr.Dataset(LINES).to_zarr(path), SIDE, "which_dimensions"),
     ],
 )
-def test_refused(tmp_path: Path, make: Callable[[Path], object], code: str) -> None:
+def test_refused(
+    tmp_path: Path, make: Callable[[Path], object], options: dict[str, Any], code: str
+) -> None:
     path = tmp_path / "store.zarr"
     make(path)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(RequestError) as caught:
-        select(path, 2, 4, out=tmp_path / "out.zarr")
+        select(open_matrix(path, **options), 2, 4, out=tmp_path / "out.zarr")
     assert caught.value.code == code
     assert caught.value.exit_code == 2
     assert "store.zarr" in caught.value.message
