@@ -86,36 +86,28 @@ def test_what_is_given_counts(stores: tuple[str, str], of_air: Factor, tmp_path:
 
 
 def test_data_unlike_those_are_opened_as_they_are(of_air: Factor, tmp_path: Path) -> None:
-    factor = of_air
-    xr.Dataset({"x": (("a", "b"), planted(20, 5))}).to_zarr(tmp_path / "flat.zarr")
-    with pytest.raises(RequestError, match="no variable 'air'"):
-        open_like(factor, tmp_path / "flat.zarr")
-    assert open_like(factor, tmp_path / "flat.zarr", variable="x").shape == (20, 5)
-    assert open_like(factor, planted(20, 5)).shape == (20, 5)
-    grids(9)[["sea"]].to_zarr(tmp_path / "sea.zarr")
-    with pytest.raises(RequestError, match="no variable 'air'"):
-        open_like(factor, tmp_path / "sea.zarr")
-    grids(9)[["air"]].rename(time="day").to_zarr(tmp_path / "days.zarr")
-    with pytest.raises(RequestError, match="no dimension 'time'"):
-        open_like(factor, tmp_path / "days.zarr")
-    grids(9)[["sea"]].to_zarr(tmp_path / "deep.zarr", group="june")
-    deep = decompose(open_matrix(tmp_path / "deep.zarr", group="june", sample_dims="time"), 3)
-    named = replace(deep, located={"group": "june", **SAID})
-    with pytest.raises(RequestError, match="no group 'june'"):
-        open_like(named, tmp_path / "sea.zarr")
-    with pytest.raises(RequestError, match=r"deep\.zarr \(group 'june'\) has no variable 'air'"):
-        open_like(named, tmp_path / "deep.zarr")
-    with pytest.raises(RequestError, match="no group 'may'"):
-        open_like(replace(deep, located={"group": "may", **SAID}), tmp_path / "deep.zarr")
-    with pytest.raises(RequestError, match="no variable 'sea'") as caught:
-        open_matrix(tmp_path / "deep.zarr", variable="sea")
-    assert "group='june'" in caught.value.remedy
-    grids(9).to_zarr(tmp_path / "both.zarr")
-    with pytest.raises(RequestError, match=r"holds 2 tables: air .*, sea") as caught:
-        open_like(replace(factor, located={"sample_dims": ["time"]}), tmp_path / "both.zarr")
-    assert caught.value.code == "ambiguous_variable"
-    with pytest.raises(RequestError, match=r"nothing.zarr does not exist"):
-        open_like(tmp_path / "nothing.zarr", tmp_path / "flat.zarr")
+    flat, sea, days, deep, both = (tmp_path / f"{name}.zarr" for name in "abcde")
+    xr.Dataset({"x": (("a", "b"), planted(20, 5))}).to_zarr(flat)
+    grids(9)[["sea"]].to_zarr(sea)
+    grids(9)[["air"]].rename(time="day").to_zarr(days)
+    grids(9)[["sea"]].to_zarr(deep, group="june")
+    grids(9).to_zarr(both)
+    assert open_like(of_air, flat, variable="x").shape == (20, 5)
+    assert open_like(of_air, planted(20, 5)).shape == (20, 5)
+    june, may = (replace(of_air, located={"group": name, **SAID}) for name in ("june", "may"))
+    unnamed = replace(of_air, located={"sample_dims": ["time"]})
+    for factor, data, says in (
+        (of_air, flat, "no variable 'air'"),
+        (of_air, sea, "no variable 'air'"),
+        (of_air, days, "no dimension 'time'"),
+        (june, sea, "no group 'june'"),
+        (june, deep, r"\(group 'june'\) has no variable 'air'"),
+        (may, deep, "no group 'may'"),
+        (unnamed, both, r"holds 2 tables: air .*, sea"),
+        (tmp_path / "nothing.zarr", flat, "nothing.zarr does not exist"),
+    ):
+        with pytest.raises(RequestError, match=says):
+            open_like(factor, data)
 
 
 def test_a_factor_knows_what_of_its_data_takes_part(tmp_path: Path) -> None:

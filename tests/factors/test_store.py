@@ -76,40 +76,30 @@ def test_any_k_and_h_without_reading_more_than_the_probe(tmp_path: Path) -> None
         assert sum(b - a for a, b in rows.reads) < 300
 
 
-@pytest.mark.parametrize("what", ["shape", "labels", "order", "dtype", "values", "touched chunk"])
-def test_factor_of_other_data_is_refused(tmp_path: Path, what: str) -> None:
+def test_factor_of_other_data_is_refused(tmp_path: Path) -> None:
     genes = {"gene": [f"gene {i}" for i in range(12)]}
-    array = xr.DataArray(X, genes, ("cell", "gene"), "counts")
+    array, out = xr.DataArray(X, genes, ("cell", "gene"), "counts"), tmp_path / "out.zarr"
     path = write_xarray(tmp_path / "x.zarr", array, chunks=(50, 12))
     factor = decompose(path, 3)
     assert select(path, 3, 5, factor=factor).passes == 0
-    other = {
-        "shape": array[:250],
-        "labels": array.assign_coords(gene=[f"other {i}" for i in range(12)]),
-        "order": array[:, ::-1],
-        "dtype": array.astype(np.float32),
-        "values": array + 1e-9,
-        "touched chunk": array,
-    }[what]
-    shutil.rmtree(path)
-    write_xarray(path, other, chunks=(50, 12))
-    named = {
-        "shape": "its shape is 300 x 12, that of the data 250 x 12",
-        "labels": "the features have other labels",
-    }
-    with pytest.raises(RequestError, match=named.get(what, "does not belong")) as caught:
-        select(path, 3, 5, factor=factor, out=tmp_path / "out.zarr")
-    assert caught.value.code == "wrong_factor"
-    assert caught.value.exit_code == 2
-    assert not (tmp_path / "out.zarr").exists()
-
-
-def test_changed_chunk_that_the_probe_does_not_see_is_noticed(tmp_path: Path) -> None:
-    path = write_bare(tmp_path / "x.zarr", X, chunks=(50, 12))
+    for other in (
+        array[:250],
+        array.assign_coords(gene=[f"other {i}" for i in range(12)]),
+        array[:, ::-1],
+        array.astype(np.float32),
+        array + 1e-9,
+        array,  # as it was, but written anew
+    ):
+        shutil.rmtree(path)
+        write_xarray(path, other, chunks=(50, 12))
+        with pytest.raises(RequestError) as caught:
+            select(path, 3, 5, factor=factor, out=out)
+        assert (caught.value.code, caught.value.exit_code) == ("wrong_factor", 2)
+        assert not out.exists()
     factor = decompose(path, 3)
     probed = {a // 50 for a in probe_starts(300, 50)}
     unseen = next(i for i in range(6) if i not in probed)
-    stored = zarr.open_array(path)
+    stored = zarr.open_array(path, path="counts")
     stored[unseen * 50, 0] = 99.0
     with pytest.raises(RequestError, match="chunk files were written"):
         select(path, 3, 5, factor=factor)
@@ -121,14 +111,10 @@ def test_factor_of_data_in_memory_notices_other_data() -> None:
     assert select(whole.copy(), 2, 3, factor=factor).passes == 0
     beside_the_probe = whole.copy()
     beside_the_probe[1000:1100] *= 3
-    for other, why in (
-        (whole + 1, "the values of the rows"),
-        (whole[:, :5], "its shape is"),
-        (whole[:0], "shape"),
-        (beside_the_probe, "does not belong"),
-    ):
-        with pytest.raises(RequestError, match=why):
+    for other in (whole + 1, whole[:, :5], whole[:0], beside_the_probe):
+        with pytest.raises(RequestError) as caught:
             select(other, 2, 3, factor=factor)
+        assert caught.value.code == "wrong_factor"
 
 
 def test_k_beyond_the_factor_is_refused() -> None:
@@ -139,22 +125,19 @@ def test_k_beyond_the_factor_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "code", "message"),
+    ("what", "code"),
     [
-        ("missing", "not_found", "does not exist"),
-        ("store", "not_a_factor", "store.zarr"),
-        ("result", "not_a_factor", "is not a factor"),
-        ("folder", "not_a_factor", "is not a factor"),
-        ("version", "factor_format", f"format {THIS_FORMAT + 1}, this version reads {THIS_FORMAT}"),
-        ("truncated", "not_a_factor", "is not a factor"),
+        ("missing", "not_found"),
+        ("store", "not_a_factor"),
+        ("folder", "not_a_factor"),
+        ("version", "factor_format"),
+        ("truncated", "not_a_factor"),
     ],
 )
-def test_what_is_no_factor_is_refused(tmp_path: Path, what: str, code: str, message: str) -> None:
+def test_what_is_no_factor_is_refused(tmp_path: Path, what: str, code: str) -> None:
     path = tmp_path / f"{what}.zarr"
     if what == "store":
         write_bare(path, X)
-    elif what == "result":
-        select(X, 2, 3, out=path)
     elif what == "folder":
         path.mkdir()
     elif what == "version":
@@ -165,11 +148,10 @@ def test_what_is_no_factor_is_refused(tmp_path: Path, what: str, code: str, mess
         save_factor(decompose(X, 2), path)
         text = (path / "zarr.json").read_text()
         (path / "zarr.json").write_text(text[: len(text) // 2])
-    with pytest.raises(RequestError, match=message) as caught:
-        load_factor(path)
-    assert caught.value.code == code
-    with pytest.raises(RequestError, match=message):
-        select(X, 2, 3, factor=path)
+    for use in (lambda: load_factor(path), lambda: select(X, 2, 3, factor=path)):
+        with pytest.raises(RequestError, match=f"{what}.zarr") as caught:
+            use()
+        assert caught.value.code == code
 
 
 def test_saving_never_removes_what_is_there(tmp_path: Path) -> None:

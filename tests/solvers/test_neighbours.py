@@ -85,13 +85,6 @@ def test_the_order_of_rows_and_rounding_do_not_matter(m: int) -> None:
     np.testing.assert_array_equal(of_rows(rounded[order], 6), of_rows(rows, 6)[order])
 
 
-def test_binary_data() -> None:
-    rows = np.random.default_rng(0).integers(0, 2, (3000, 4)).astype(float)
-    found = of_rows(rows, 8)
-    assert found.shape == (3000, 8)
-    assert len(np.unique(found, axis=0)) == 16
-
-
 @pytest.mark.parametrize("m", [1, 2, 3, 9, 10, 11, 12])
 @pytest.mark.parametrize(("k", "q"), [(1, 2), (3, 6), (20, 40)])
 def test_tiny_samples(m: int, k: int, q: int) -> None:

@@ -165,40 +165,16 @@ def test_a_chunk_that_a_worker_wrote_and_others_do_not_find(
 
 
 @pytest.mark.parametrize("partitions", [40, 400])
-def test_scheduler_and_memory_are_spared(partitions: int, cluster_of: Starting) -> None:
-    """Few tasks at a time, less than one for two partitions in all, and none is left behind.
-
-    The client holds on to those, and to states that wait: one for each level, or just begun.
-    """
+def test_few_states_live_and_none_is_left_behind(partitions: int, cluster_of: Starting) -> None:
     levels = Tree(partitions).root.level
     with cluster_of(2) as threads, distributed.Client(threads) as client:
-        watch = Watch(threads.scheduler, client)
-        threads.scheduler.add_plugin(watch)
         gc.collect()
         Alive.now = Alive.most = 0
         state = run_pass(Counting(), Numbers(), cut(partitions), threads=1, client=client)
         assert isinstance(state, Alive)
         # Of two threads: three of a merge, or of a run and its last partition, one that waits.
         assert 1 < Alive.most <= 2 * (4 + PARTITIONS_PER_TASK.bit_length()) + 4 + levels
-        assert watch.most_unfinished <= 2 * 2 + 2  # two a thread; the kernel and the rows
-        assert partitions / PARTITIONS_PER_TASK < watch.most_known <= partitions / 2 + 10
-        assert watch.most_held <= 2 * 2 + 2 + levels + 2 * 4
         until(lambda: not threads.scheduler.tasks)
-
-
-class Watch(distributed.SchedulerPlugin):
-    """Counts the tasks that a scheduler knows: done ones, too, are remembered until the end."""
-
-    def __init__(self, scheduler: Any, client: distributed.Client) -> None:
-        self.scheduler, self.client = scheduler, client
-        self.most_known = self.most_unfinished = self.most_held = 0
-
-    def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
-        tasks = self.scheduler.tasks.values()
-        under_way = sum(t.state in ("waiting", "queued", "no-worker", "processing") for t in tasks)
-        self.most_known = max(self.most_known, len(tasks))
-        self.most_held = max(self.most_held, len(self.client.futures))
-        self.most_unfinished = max(self.most_unfinished, under_way)
 
 
 class Failing(Counting):
@@ -230,7 +206,6 @@ def test_a_cluster_without_the_package(client: Any) -> None:
     with pytest.raises(BrokenError) as caught:
         run_pass(absent, Numbers(), [range(2)], threads=1, client=client)
     assert caught.value.code == "other_environment"
-    assert "on its scheduler and on all workers" in caught.value.remedy
 
 
 OURS = {"python": "3.12.1.final.0", "numpy": "2.4.6", "scipy": "1.17.1", "zarr": "3.1.6"}
@@ -245,7 +220,6 @@ def test_versions_that_may_differ_and_that_may_not() -> None:
         ("python", "3.13.0.final.0"),
         ("numpy", "2.5.0"),
         ("dask", "2026.3.0"),
-        ("distributed", "2025.8.0"),
         ("kmufs_stream", "1.2.1"),
         ("kmufs_stream", None),
     ):
@@ -254,7 +228,6 @@ def test_versions_that_may_differ_and_that_may_not() -> None:
             compare("scheduler", OURS | {name: version}, OURS)
         assert caught.value.code == "other_versions"
         assert f"The cluster's scheduler has {says}." == caught.value.message
-        assert "in the environment of this process" in caught.value.remedy
 
 
 def test_a_cluster_of_other_versions(
@@ -270,24 +243,11 @@ def test_a_cluster_of_other_versions(
                 plan_selection(open_matrix(table), 3, 5)
 
 
-@pytest.mark.parametrize(
-    ("method", "instead", "code", "says"),
-    [
-        ("get_versions", {"numpy": "1.26.4"}, "other_versions", r"numpy 1\.26\.4; here it is "),
-        ("scheduler_info", {"memory_limit": 450 * 10**6}, "does_not_fit", "has 450.0 MB of memory"),
-    ],
-)
-def test_a_late_worker_that_does_not_suit(
-    table: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cluster_of: Starting,
-    method: str,
-    instead: dict[str, Any],
-    code: str,
-    says: str,
+def test_a_late_worker_that_is_too_small(
+    table: Path, monkeypatch: pytest.MonkeyPatch, cluster_of: Starting
 ) -> None:
     monkeypatch.setattr(workers_module, "RECOUNTED_AFTER", 0.05)
-    asked = getattr(distributed.Client, method)
+    asked = distributed.Client.scheduler_info
     late: set[str] = set()
     with cluster_of(1) as threads, distributed.Client(threads) as client:
         first = set(client.nthreads())
@@ -296,11 +256,10 @@ def test_a_late_worker_that_does_not_suit(
             found = asked(client, *given, **options)
             late.update(found["workers"].keys() - first)
             for address in late:
-                worker = found["workers"][address]
-                worker.get("packages", worker).update(instead)
+                found["workers"][address]["memory_limit"] = 450 * 10**6
             return found
 
-        monkeypatch.setattr(distributed.Client, method, told)
+        monkeypatch.setattr(distributed.Client, "scheduler_info", told)
 
         def join(event: Any) -> None:
             if isinstance(event, Advanced) and len(threads.workers) == 1:
@@ -308,9 +267,9 @@ def test_a_late_worker_that_does_not_suit(
                 client.wait_for_workers(2)
                 time.sleep(0.05)
 
-        with pytest.raises(RequestError, match=says) as caught:
+        with pytest.raises(RequestError, match=r"has 450\.0 MB of memory") as caught:
             decompose(table, 3, progress=join)
-        assert caught.value.code == code
+        assert caught.value.code == "does_not_fit"
         assert f"worker {late.pop()} has" in caught.value.message
         assert not late
 
@@ -329,14 +288,30 @@ def test_no_task_runs_under_other_versions(client: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_a_cluster_without_workers(
-    table: Path, cluster_of: Starting, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("size", "code", "says"),
+    [
+        ({"workers": 0}, "no_workers", "has had no worker for"),
+        (
+            {"workers": 1, "threads": 3, "memory": 450 * 10**6},
+            "does_not_fit",
+            r"A worker with 3 threads needs .*450\.0 MB",
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_do_it_is_refused(
+    table: Path,
+    cluster_of: Starting,
+    monkeypatch: pytest.MonkeyPatch,
+    size: dict[str, int],
+    code: str,
+    says: str,
 ) -> None:
     monkeypatch.setattr(cluster_module, "PATIENCE", 0.1)
-    with cluster_of(0) as none, distributed.Client(none):
-        with pytest.raises(RequestError, match="has had no worker for") as caught:
+    with cluster_of(**size) as cluster, distributed.Client(cluster):
+        with pytest.raises(RequestError, match=says) as caught:
             decompose(table, 3)
-        assert caught.value.code == "no_workers"
+        assert caught.value.code == code
 
 
 def test_all_workers_gone_in_mid_pass(
@@ -377,16 +352,6 @@ def test_all_workers_gone_in_mid_pass(
             threads.scale(1)
             assert workers.result(made) == "1"
     assert same_bits(decompose(table, 3, checkpoint=kept, resume=True), expected)
-
-
-def test_a_worker_that_is_too_small_is_refused(table: Path, cluster_of: Starting) -> None:
-    with cluster_of(1, threads=3, memory=450 * 10**6) as small, distributed.Client(small):
-        with pytest.raises(RequestError) as caught:
-            decompose(table, 3)
-        assert caught.value.code == "does_not_fit"
-        assert "A worker with 3 threads needs " in caught.value.message
-        assert "450.0 MB" in caught.value.message
-        assert "Give each worker" in caught.value.remedy
 
 
 def test_data_in_memory_stay_here(six_threads: Any) -> None:

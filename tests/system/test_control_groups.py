@@ -60,7 +60,8 @@ def test_the_tightest_group_counts_without_its_page_cache(
     assert memory_left(host(tmp_path, groups, over)) == 0
 
 
-def test_a_container_sees_its_own_group_at_the_top(tmp_path: Path) -> None:
+def test_a_container_sees_its_own_group_at_the_top_and_other_machines_none(tmp_path: Path) -> None:
+    assert memory_left(tmp_path) == cpu_quota(tmp_path) == float("inf")
     files = in_group("memory", memory(1, str(GB), 0, 0))
     assert memory_left(host(tmp_path, "4:memory:/docker/abc\n0::/", files)) == GB
 
@@ -87,10 +88,6 @@ def test_cores_are_those_whose_time_is_given(
     tmp_path: Path, groups: str, files: dict[str, str], cores: float
 ) -> None:
     assert cpu_quota(host(tmp_path, groups, in_group("", files))) == cores
-
-
-def test_nothing_is_limited_where_there_are_no_groups(tmp_path: Path) -> None:
-    assert memory_left(tmp_path) == cpu_quota(tmp_path) == float("inf")
 
 
 @pytest.fixture

@@ -219,7 +219,6 @@ def test_running_out_of_reads_is_reported() -> None:
     found = run(x, 3, reader, tol=1e-8, max_passes=4)
     assert not found.settled
     assert found.passes == 4
-    assert [type(kernel) for kernel in reader.kernels] == [StartProduct, Product, Product, Product]
     assert 1e-8 < found.last_change < 1
     assert 1e-8 < found.score_error < 1
     assert found.residuals[2] > 1e-3
