@@ -38,7 +38,6 @@ NAMES = [f"v{i}" for i in range(6)]
         ("class", np.arange(N)[::-1] * 2, False),  # more values than classes
         ("customer_id", np.random.default_rng(0).permutation(N) + 100_000, True),
         ("label", np.where(np.arange(N) % 7, np.arange(N) % 3, np.nan), True),
-        ("anything", np.arange(N), True),
         ("anything", np.arange(N) + 1, True),
         ("anything", np.arange(N) + 2, False),
         ("anything", np.arange(N) % 3, False),

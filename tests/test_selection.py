@@ -184,7 +184,9 @@ def test_selection_is_the_same_under_any_memory_and_threads(solver: str) -> None
     assert cut.solver_objective == pytest.approx(first.solver_objective, rel=1e-9)
 
 
-def test_each_stored_chunk_is_read_once_and_copied_once(tmp_path: Path) -> None:
+def test_each_stored_chunk_is_read_once_and_copied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_bare(tmp_path / "x.zarr", X, chunks=(20, 5))
     matrix, rows = counted(open_matrix(path))
     chosen = select(matrix, 3, 5, solver="exact", out=tmp_path / "out.zarr")
@@ -200,14 +202,9 @@ def test_each_stored_chunk_is_read_once_and_copied_once(tmp_path: Path) -> None:
         copied[a:b] += 1
     assert (copied == 1).all()
     assert_optimal(chosen.selected, EXPECTED.every_score(3), 5, 1e-12)
-
-
-def test_tall_source_chunks_are_copied_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(sizing, "OUTPUT_CHUNK_BYTES", 5 * 8 * 30)
-    matrix, rows = counted(open_matrix(write_bare(tmp_path / "x.zarr", X, chunks=(150, 12))))
-    select(matrix, 3, 5, solver="exact", out=tmp_path / "out.zarr")
+    matrix, rows = counted(open_matrix(write_bare(tmp_path / "tall.zarr", X, chunks=(150, 12))))
+    select(matrix, 3, 5, solver="exact", out=tmp_path / "of_tall.zarr")
     assert sum(-(-b // 150) - a // 150 for a, b in rows.takes) == 2
 
 

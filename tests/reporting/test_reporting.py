@@ -167,7 +167,6 @@ def test_results_are_compared_by_label(results: dict[str, Path]) -> None:
     some = selections(*results.values())
     assert len(some) == len(results)
     found = overlap(some)
-    assert found is not None
     assert found.by == "label"
     for i, a in enumerate(some):
         for j, b in enumerate(some):
@@ -188,7 +187,6 @@ def test_overlap_without_labels_goes_by_place_where_tables_match(tmp_path: Path)
         zarr.consolidate_metadata(place)
     a, b, c = selections(*places)
     same = overlap([a, b])
-    assert same is not None
     assert same.by == "index"
     assert same.shared.tolist() == [[3, 3], [3, 3]]
     assert overlap([a, c]) is None
@@ -205,7 +203,6 @@ def test_redundancy_and_view_are_those_of_the_data(tmp_path: Path, method: str) 
     with xr.open_zarr(place) as root:
         X = root["counts"].values
     C = np.corrcoef(X.T)
-    assert result.redundancy is not None
     between = np.abs(C[np.triu_indices(H, 1)])
     np.testing.assert_allclose(result.redundancy.mean, between.mean(), rtol=1e-6)
     np.testing.assert_allclose(
@@ -215,7 +212,6 @@ def test_redundancy_and_view_are_those_of_the_data(tmp_path: Path, method: str) 
     order = [keys.index(name) for name in result.redundancy.names]
     np.testing.assert_allclose(result.redundancy.correlation, C[np.ix_(order, order)], atol=1e-6)
     values = np.sort(np.linalg.eigvalsh(C))[::-1]
-    assert result.view is not None
     np.testing.assert_allclose(result.view.shares, values[:2] / H, rtol=1e-10)
     np.testing.assert_allclose((result.view.points**2).mean(axis=0), values[:2], rtol=1e-10)
     sizes = np.bincount(result.view.clusters)
@@ -235,7 +231,6 @@ def test_few_rows_of_many_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(zarr.Array, "__getitem__", counted)
     (result,) = selections(tmp_path / "r.zarr")
-    assert result.view is not None
     assert len(result.view.points) == ROWS
     assert result.view.of == 50_000
     assert 0 < sum(seen) <= 2 * ROWS * 3
