@@ -25,12 +25,6 @@ def test_numpy(tmp_path: Path, dtype: str, order: Any) -> None:
         np.testing.assert_array_equal(found, Y)
 
 
-def test_several_arrays_of_an_archive(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", a=X, b=X * 2)
-    refused(tmp_path / "x.npz", "no single table.*x.npz::a")
-    np.testing.assert_array_equal(converted(f"{tmp_path}/x.npz::b")["data"], X * 2)
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -44,7 +38,10 @@ def test_arrays_that_are_no_tables(tmp_path: Path, values: Any, said: str) -> No
     refused(tmp_path / "x.npy", said)
 
 
-def test_hdf5(tmp_path: Path) -> None:
+def test_one_of_several_arrays(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=X, b=X * 2)
+    refused(tmp_path / "x.npz", "no single table.*x.npz::a")
+    np.testing.assert_array_equal(converted(f"{tmp_path}/x.npz::b")["data"], X * 2)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["deep/counts"] = X.astype("f4")
         file["other"] = X

@@ -22,13 +22,10 @@ from formats.tables import (
     written,
 )
 
-EXTREMES = (-(2**63), 2**64 - 1)  # by which pandas before 3.1 marks missing integers
 BEYOND = 9007199254740993  # 2**53 + 1, which float64 rounds
 
 
-@pytest.mark.parametrize(
-    ("name", "index"), [("x.csv", None), ("x.csv.gz", ""), ("x.tsv", "cell"), ("x.tsv", "")]
-)
+@pytest.mark.parametrize(("name", "index"), [("x.csv", None), ("x.csv.gz", ""), ("x.tsv", "cell")])
 def test_text(tmp_path: Path, name: str, index: str | None) -> None:
     table = named_frame()
     table.iloc[3, 2] = np.nan
@@ -42,13 +39,11 @@ def test_text(tmp_path: Path, name: str, index: str | None) -> None:
         assert found["sample"].values.tolist() == table.index.tolist()
 
 
-NUMBERS = ["+1.5E+02", " 2. ", ".5", "-inf", "NA", '"3"', "1e400", "-0"]
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("a\n" + "\n".join(NUMBERS) + "\n\n", [150, 2, 0.5, -np.inf, np.nan, 3, np.inf, 0]),
+        ("a\n+1.5E+02\n 2. \n.5\n-inf\n", [150, 2, 0.5, -np.inf]),
+        ('a\nNA\n"3"\n1e400\n-0\n\n', [np.nan, 3, np.inf, 0]),
         ("a\n" + "1\n" * 1500 + "1.5\n1e3\n", [1] * 1500 + [1.5, 1000]),
         ("a,b\n1,True\n2,\n3,FALSE\n", [[1, 1], [2, np.nan], [3, 0]]),
         ('"a","b"\n"r1",1,NA\n"r2",3,4\n', [[1, np.nan], [3, 4]]),  # as R writes it
@@ -74,20 +69,13 @@ def test_numbers_as_programs_write_them(tmp_path: Path, content: str, expected: 
         ("a,b\n1,2\n\n3", "Line 4 .* 1 field "),  # cut
         ("id,a\n'x\n1',2\n'y,y',3,4\n", "Line 4 .* 3 fields"),
         ("a,b\r1,2\r3\r", "Line 3"),
-        ("a,b\n1,2,\n3,4,\n", "Line 2"),
         ("a;b\n1,5;1,25\n2,5\n", "Line 3 .* 1 field "),
-        ("a;b|c\n1;5|2\n", "no table"),  # by which of them?
         ("a;b\n1,234;2\n5,678;1\n", "'1,234', for decimals or thousands"),
         ("a;b\n1,5;2\n5,678;2.5\n", r"'1,5', and points, such as '2\.5'"),
         ("a;b\n" + "1,5;2\n" * 900 + "1.234;2\n", r"'a' .*'1\.234'"),
         ("a;b\n" + "1;2\n" * 150 + "1;2,5\n", "'2,5'.*with a point"),
-        ("a\tb\n1\t'1.234,5'\n", "no table|'1.234,5'"),
-        ("a,b\n'1,5','2,5'\n", "no table"),
         ("a,b\n1,2\n\x00,3\n", "NUL"),
-        ("a,b\n1,s\n2,t\x00\n", "NUL"),
-        ("a,b\n1,2\n'3,4\n", "quote"),
         ("a,b\n1,s\n2,'t\n3,u\n", "Line 3 .* quote"),
-        ("\ufeff\n", "no table|empty"),
         ("a,b\n", "no rows"),
         ("a,b\nx,y\n", "no table"),
         (f"a\n{BEYOND}\n1\n", f"'a' .*{BEYOND}"),
@@ -95,7 +83,7 @@ def test_numbers_as_programs_write_them(tmp_path: Path, content: str, expected: 
     ],
 )
 def test_text_that_is_no_table(tmp_path: Path, content: str, said: str) -> None:
-    refused(text(tmp_path, content if "such" in said else content.replace("'", '"')), said)
+    refused(text(tmp_path, content.replace("'", '"')), said)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
@@ -104,7 +92,10 @@ def test_text_in_another_encoding(tmp_path: Path, encoding: str) -> None:
     assert "UTF-8" in refused(tmp_path / "x.csv", "UTF-8").remedy
 
 
-def test_what_names_of_columns_are_told_of(tmp_path: Path) -> None:
+def test_what_looks_like_a_mistake_is_told(tmp_path: Path) -> None:
+    done, found = convert_and_open(text(tmp_path, 'a,b\n1,"1,5"\n2,"-2,5e3"\n'))
+    assert found["b"].values.tolist() == ["1,5", "-2,5e3"]
+    assert "'b': numbers with commas are text" in done.notes[0]
     for header, noted in (("3,1,2", True), ("400,401.5,403", False)):
         done, _ = convert_and_open(text(tmp_path, f"{header}\n1,2,4\n4,5.5,1\n"))
         assert any("put a line of names above it" in note for note in done.notes) == noted
@@ -172,13 +163,11 @@ def test_words_for_missing_numbers_are_text_among_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", [3, 120])
 def test_numbers_with_something_else_among_them(tmp_path: Path, row: int) -> None:
-    table = frame()
-    table["g3"] = table["g3"].astype(object)
-    table.loc[row, "g3"] = "?"
-    path = written(tmp_path, "csv", table)
+    mixed = X[:, 3].astype(object)
+    mixed[row] = "?"
+    path = written(tmp_path, "csv", frame(g3=mixed))
     refused(path, r"'g3' .*'\?'.*`coordinates='g3'`")
-    done, _ = convert_and_open(path, coordinates=["g3"])  # what the hint says
-    assert "g3" in done.columns
+    assert "g3" in convert_and_open(path, coordinates=["g3"])[0].columns
 
 
 @pytest.mark.parametrize("decimal", [".", ","])
@@ -199,24 +188,14 @@ def test_separators_and_decimals_of_spreadsheets(
     assert ("comma" in str(done.notes)) == (decimal == ",")
 
 
-def test_quoted_decimals_with_commas_between_commas_are_told(tmp_path: Path) -> None:
-    done, found = convert_and_open(text(tmp_path, 'a,b\n1,"1,5"\n2,"-2,5e3"\n'))
-    assert found["b"].values.tolist() == ["1,5", "-2,5e3"]
-    assert "'b': numbers with commas are text" in done.notes[0]
-
-
-@pytest.mark.parametrize("written_as", ["{}", '"{}"', " {} "])
-def test_the_least_and_the_largest_integer_are_not_missing(tmp_path: Path, written_as: str) -> None:
-    for extreme in EXTREMES:
+@pytest.mark.parametrize("extreme", [-(2**63), 2**64 - 1])  # pandas before 3.1: missing
+def test_the_least_and_the_largest_integer_are_not_missing(tmp_path: Path, extreme: int) -> None:
+    for written_as in (str(extreme), f'"{extreme}"', f" {extreme} "):
         lines = [f"{i},{i}.5,s" for i in range(60)]
-        lines[55] = f"{written_as.format(extreme)},1.5,s"
+        lines[55] = f"{written_as},1.5,s"
         path = text(tmp_path, "\n".join(["a,b,c", *lines]))
         refused(path, f"'a' .* holds {extreme}.*`coordinates='a'`")
         assert int(converted(path, coordinates=["a"])["a"].values[55]) == extreme
-
-
-@pytest.mark.parametrize("extreme", EXTREMES)
-def test_they_are_numbers_among_floating_point_and_text(tmp_path: Path, extreme: int) -> None:
     path = text(tmp_path, f"b,a,c\n1,2,s\n2.5,{extreme}.0,x{extreme}\n3.5,,s\n")
     done, found = convert_and_open(path)
     assert done.missing is not None

@@ -18,14 +18,10 @@ from kmufs_stream import convert, open_matrix
 HEAD = "%%MatrixMarket matrix coordinate integer general\n"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "filtered").mkdir()
-    return tmp_path / "filtered"
-
-
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_10x_folder(place: Path, tmp_path: Path, packed: bool) -> None:
+def test_a_10x_folder(tmp_path: Path, packed: bool) -> None:
+    place = tmp_path / "filtered"
+    place.mkdir()
     rng = np.random.default_rng(0)
     cells = rng.poisson(0.3, (90, 11))
     cells[[0, 7, 8, 89]] = 0
@@ -52,28 +48,27 @@ def test_a_10x_folder(place: Path, tmp_path: Path, packed: bool) -> None:
     np.testing.assert_array_equal(read.X.toarray(), cells)
 
 
-def test_a_10x_folder_in_another_order(place: Path) -> None:
-    (place / "matrix.mtx").write_text(HEAD + "2 2 2\n1 2 5\n2 1 7\n")
-    refused(place, "not sorted.*csc_matrix")
-
-
 @pytest.mark.parametrize(
-    "content",
+    ("head", "content", "said"),
     [
-        "",
-        HEAD.replace("integer", "complex") + "2 2 0\n",
-        HEAD + "2 2\n",
-        HEAD + "2 2 1\n3 1 5\n",
-        HEAD + "2 2 1\n1 3 5\n",
-        HEAD + "2 2 2\n1 1 5\n",
-        HEAD + "2 2 1\n1 1 five\n",
+        ("", "", ""),
+        (HEAD.replace("integer", "complex"), "2 2 0\n", ""),
+        (HEAD, "2 2\n", ""),
+        (HEAD, "2 2 1\n3 1 5\n", ""),
+        (HEAD, "2 2 1\n1 3 5\n", ""),
+        (HEAD, "2 2 2\n1 1 5\n", ""),
+        (HEAD, "2 2 1\n1 1 five\n", ""),
+        (HEAD, "2 2 2\n1 2 5\n2 1 7\n", "not sorted.*csc_matrix"),
     ],
 )
-def test_a_damaged_10x_folder_is_refused(place: Path, content: str) -> None:
-    (place / "matrix.mtx").write_text(content)
-    refused(place)
-
-
-def test_a_10x_folder_that_is_cut_is_refused(place: Path) -> None:
-    (place / "matrix.mtx.gz").write_bytes(gzip.compress(HEAD.encode() + b"2 2 1\n1 1 5\n")[:-9])
-    refused(place)
+def test_a_10x_folder_that_is_damaged_or_unsorted(
+    tmp_path: Path, head: str, content: str, said: str
+) -> None:
+    (tmp_path / "x").mkdir()
+    matrix = tmp_path / "x" / "matrix.mtx"
+    matrix.write_text(head + content)
+    refused(matrix.parent, said)
+    cut = gzip.compress((head + content).encode())[:-9]
+    matrix.with_suffix(".mtx.gz").write_bytes(cut)
+    matrix.unlink()
+    refused(matrix.parent)

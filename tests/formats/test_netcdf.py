@@ -43,7 +43,9 @@ def test_netcdf_is_known_by_what_it_holds(tmp_path: Path, named: bool, group: st
     if not named:
         with h5py.File(path, "r+") as file:
             del file.attrs["_NCProperties"]
-    found = converted(f"{path}::/{group}" if group else path)
+    if group and named:
+        refused(path, f"no variables.*{path}::in/side")
+    found = converted(f"{path}::{group}" if group else path)
     xr.testing.assert_identical(found, AIR)
     bare = converted(f"{path}::/{group}/air".replace("//", "/"))  # a dataset asked for is just that
     np.testing.assert_array_equal(bare["data"], AIR["air"])
@@ -58,9 +60,3 @@ def test_damage_is_told_of_the_file_that_is_read(tmp_path: Path) -> None:
     for at in (0, *places, whole.index(X[:1].tobytes())):
         path.write_bytes(whole[:at] + bytes(8) + whole[at + 8 :])
         assert refused(path, r"x\.nc cannot be read").code == "unreadable"
-
-
-def test_netcdf_whose_variables_are_in_a_group(tmp_path: Path) -> None:
-    AIR.to_netcdf(tmp_path / "x.nc", group="in/side", engine="h5netcdf")
-    refused(tmp_path / "x.nc", f"no variables.*{tmp_path}/x.nc::in/side")
-    np.testing.assert_array_equal(converted(f"{tmp_path}/x.nc::in/side")["air"], AIR["air"])

@@ -38,22 +38,32 @@ def test_bare_array(tmp_path: Path, zarr_format: int, chunks: tuple[int, int]) -
     ("zarr_format", "shards", "consolidated"),
     [(2, None, True), (2, None, False), (3, None, False), (3, (60, 12), True)],
 )
+@pytest.mark.parametrize(
+    "dims", [{}, {"sample_dims": "cell"}, {"feature_dims": "gene"}], ids=["", "cell", "gene"]
+)
 def test_xarray_store(
-    tmp_path: Path, zarr_format: int, shards: tuple[int, int] | None, consolidated: bool
+    tmp_path: Path,
+    zarr_format: int,
+    shards: tuple[int, int] | None,
+    consolidated: bool,
+    dims: dict[str, str],
 ) -> None:
-    array = labelled(X)
+    array, turn = labelled(X), -1 if dims else 1
     path = write_xarray(
         tmp_path / "a.zarr",
-        array,
+        array.transpose() if dims else array,
         zarr_format=zarr_format,
-        chunks=(20, 12),
-        shards=shards,
+        chunks=(20, 6)[::turn],
+        shards=shards and shards[::turn],
         consolidated=consolidated,
         attrs={"title": "t"},
     )
-    matrix = open_matrix(path)
+    matrix = open_matrix(path, **dims)
     check_rows(matrix, X)
     assert names(matrix) == ("counts", "cell", "gene")
+    assert matrix.metadata.transposed == bool(dims)
+    assert (matrix.layout.chunk_rows, matrix.layout.chunk_columns) == (20, 6)
+    assert matrix.layout.shard_rows == (60 if shards else 20)
     assert matrix.feature_name(3) == "'gene 3 é' (feature 3)"
     assert matrix.metadata.attrs["units"] == "1"
     assert matrix.metadata.coords.attrs == {"title": "t"}
@@ -116,21 +126,6 @@ def test_only_textual_coordinate_labels_the_features(tmp_path: Path) -> None:
     assert str(matrix.labels[7]) == "S7"
     two = array.assign_coords(other=("f", [f"T{i}" for i in range(12)]))
     assert open_matrix(write_xarray(tmp_path / "b.zarr", two)).labels is None
-
-
-@pytest.mark.parametrize(("zarr_format", "shards"), [(2, None), (3, None), (3, (12, 60))])
-def test_transposed_store(tmp_path: Path, zarr_format: int, shards: tuple[int, int] | None) -> None:
-    array = labelled(X).transpose("gene", "cell")
-    path = write_xarray(
-        tmp_path / "a.zarr", array, zarr_format=zarr_format, chunks=(6, 20), shards=shards
-    )
-    for matrix in (open_matrix(path, sample_dims="cell"), open_matrix(path, feature_dims="gene")):
-        check_rows(matrix, X)
-        assert matrix.metadata.transposed
-        assert names(matrix) == ("counts", "cell", "gene")
-        assert (matrix.layout.chunk_rows, matrix.layout.chunk_columns) == (20, 6)
-        assert matrix.layout.shard_rows == (60 if shards else 20)
-    assert_optimal(select(matrix, 3, 5, solver="exact").selected, EXPECTED, 5, 1e-12)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
