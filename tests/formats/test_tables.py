@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import anndata
 import numpy as np
@@ -43,7 +42,8 @@ def test_text_describes_the_samples(
     table = frame(station=[f"é {i}" for i in range(N)])
     if categorical:
         table["class"] = table["class"].astype("category")
-    done, found = convert_and_open(written(tmp_path, kind, table), dtype=dtype)
+    path = written(tmp_path, kind, table)
+    done, found = convert_and_open(path, dtype=dtype)
     assert done.features == tuple(LABELS)
     assert done.columns == {"class": "class", "station": "station"}
     assert done.summary()["coordinates"] == done.columns
@@ -53,6 +53,8 @@ def test_text_describes_the_samples(
     assert found["station"].values.tolist() == table["station"].tolist()
     np.testing.assert_array_equal(found["class"].isnull(), table["class"].isna())
     assert found["class"].values[8] == KIND[8]
+    refused(path, "Did you mean 'class'", coordinates=["clas"])
+    refused(path, "columns of numbers are needed", coordinates=LABELS)
 
 
 def test_names_that_a_store_cannot_have(tmp_path: Path) -> None:
@@ -73,18 +75,6 @@ def test_names_that_a_store_cannot_have(tmp_path: Path) -> None:
     assert found["data"].shape == (N, 6)
     assert found.indexes["sample"].tolist() == names
     assert open_matrix(str(tmp_path / "out.zarr"), where="km_h == 'left'").shape == (N // 3, 6)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"coordinates": ["clas"]}, "Did you mean 'class'"),
-        ({"coordinates": LABELS}, "columns of numbers are needed"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_what_cannot_be_met(tmp_path: Path, kind: str, options: Any, said: str) -> None:
-    refused(written(tmp_path, kind, frame()), said, **options)
 
 
 LARGE = 2**53 + 1  # which float64 rounds

@@ -151,16 +151,9 @@ def write_legacy_zarr(adata: anndata.AnnData, path: Path) -> Path:
 
 
 def _records(table: pd.DataFrame) -> npt.NDArray[Any]:
-    """Return the index and the numeric columns as records, with text as bytes."""
-    numeric = table.select_dtypes(include=["number", "bool"])
-    columns = {"index": np.array([str(x).encode() for x in table.index])}
-    for name in numeric:
-        if isinstance(table[name].dtype, np.dtype):
-            columns[name] = table[name].to_numpy()
-    made = np.empty(len(table), [(name, v.dtype) for name, v in columns.items()])
-    for name, values in columns.items():
-        made[name] = values
-    return made
+    """Return the index and NumPy's numeric columns as records, with text as bytes."""
+    numeric = table.select_dtypes(["int64", "float64", "bool"])
+    return np.asarray(numeric.to_records(index_dtypes="S12"))
 
 
 def _legacy_matrix(file: h5py.File, name: str, X: Any) -> None:

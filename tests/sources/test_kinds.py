@@ -142,23 +142,9 @@ def test_the_table_that_is_meant_is_read(
 
 CODECS: dict[tuple[int, str], list[Any]] = {
     (2, "compressors"): [numcodecs.BZ2(3), numcodecs.LZ4(), numcodecs.Blosc("lz4")],
-    (2, "filters"): [
-        numcodecs.Delta("f8"),
-        numcodecs.Shuffle(8),
-        numcodecs.FixedScaleOffset(0, 1e6, "f8"),
-        numcodecs.Fletcher32(),
-    ],
-    (3, "compressors"): [
-        zarr.codecs.BloscCodec(),
-        zarr.codecs.Crc32cCodec(),
-        registered.LZ4(),
-        registered.BZ2(),
-    ],
-    (3, "filters"): [
-        registered.Delta(dtype="<f8"),
-        registered.BitRound(keepbits=45),
-        zarr.codecs.TransposeCodec(order=(1, 0)),
-    ],
+    (2, "filters"): [numcodecs.Delta("f8"), numcodecs.Shuffle(8), numcodecs.Fletcher32()],
+    (3, "compressors"): [zarr.codecs.Crc32cCodec(), registered.LZ4(), registered.BZ2()],
+    (3, "filters"): [registered.Delta(dtype="<f8"), zarr.codecs.TransposeCodec(order=(1, 0))],
 }
 
 
@@ -168,6 +154,4 @@ def test_any_codec_is_decoded(zarr_format: int, role: str, tmp_path: Path) -> No
     for number, codec in enumerate(CODECS[zarr_format, role]):
         options = {"zarr_format": zarr_format, "chunks": (50, 7), role: [codec]}
         path = write_bare(tmp_path / str(number), X, **options)
-        np.testing.assert_allclose(
-            values(open_matrix(path)), X, rtol=0, atol=1e-6, err_msg=str(codec)
-        )
+        np.testing.assert_allclose(values(open_matrix(path)), X, atol=1e-6, err_msg=str(codec))
