@@ -282,12 +282,8 @@ def table_survives(seed: int, folder: Path) -> str | None:
     return None
 
 
-def _write_frame(write: str) -> Callable[[Path, Any], None]:
-    def written(path: Path, values: Any) -> None:
-        frame = pd.DataFrame(values, columns=[*"abcde"])
-        getattr(frame, write)(path, index=False)
-
-    return written
+def _frame(values: Any) -> pd.DataFrame:
+    return pd.DataFrame(values, columns=[*"abcde"])
 
 
 def _read_csv(path: Path) -> Any:
@@ -314,8 +310,8 @@ def _read_netcdf(path: Path) -> Any:
 
 
 TABLES: dict[str, tuple[Callable[[Path, Any], None], Callable[[Path], Any]]] = {
-    "csv": (_write_frame("to_csv"), _read_csv),
-    "parquet": (_write_frame("to_parquet"), _read_parquet),
+    "csv": (lambda path, x: _frame(x).to_csv(path, index=False), _read_csv),
+    "parquet": (lambda path, x: _frame(x).to_parquet(path, index=False), _read_parquet),
     "npy": (np.save, np.load),
     "npz": (lambda path, x: np.savez_compressed(path, x=x), lambda path: np.load(path)["x"]),
     "mat": (lambda path, x: savemat(path, {"x": x}), lambda path: loadmat(path)["x"]),

@@ -70,7 +70,6 @@ def _per_read(run: dict[str, Finished]) -> float:
 
 
 def main() -> None:
-    """Print one row."""
     asked = arguments(
         __doc__,
         rows=2_000_000,

@@ -155,7 +155,6 @@ PARTS = {"speed-up": speed_up, "many-chunks": many_chunks, "memory": memory}
 
 
 def main() -> None:
-    """Print three tables, or the one asked for."""
     asked = arguments(__doc__, features=2000, part="all")
     for name, part in PARTS.items():
         if asked.part in ("all", name):

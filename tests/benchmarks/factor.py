@@ -30,7 +30,6 @@ from stores import make_store
 
 
 def main() -> None:
-    """Print one row per shape; each number is the median over fresh processes."""
     asked = arguments(__doc__, shapes="1000000x500,200000x2000", solver="admm")
     out = ("--out", asked.folder / "factor-out.zarr", "--overwrite", "--selection-only", "--json")
     choice = [f"--{name}={getattr(asked, name)}" for name in ("k", "h", "solver")]

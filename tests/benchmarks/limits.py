@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from stores import FOLDER
 from threadpoolctl import threadpool_info
 
@@ -224,7 +225,7 @@ def reading(store: str, options: dict[str, Any]) -> dict[str, Any]:
     return {**vars(work), "rate": decoded / work.seconds / 1e9, "threads": plan.threads}
 
 
-def syrk(store: str, options: dict[str, Any], precision: str = "float32") -> dict[str, Any]:
+def syrk(store: str, options: dict[str, Any]) -> dict[str, Any]:
     """The products of the plan's blocks alone, b.T @ b, one BLAS thread per block task."""
     from kmufs_stream.system import blas
 
@@ -233,7 +234,6 @@ def syrk(store: str, options: dict[str, Any], precision: str = "float32") -> dic
     rows = min(plan.block_rows, n)
     rng = np.random.default_rng(0)
     blocks = [rng.standard_normal((rows, p), dtype=np.float32) for _ in range(plan.threads)]
-    blocks = [block.astype(precision) for block in blocks]
     starts = list(chain.from_iterable(plan.partitions))
 
     def multiply(thread: int) -> None:
@@ -298,19 +298,13 @@ def arguments(
 
 
 def show(title: str, rows: Sequence[Mapping[str, object]]) -> None:
-    """One table in plain text: numbers with three significant digits, aligned to the right."""
-    text = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*text, strict=True)]
-    print(f"\n{title}")
-    for row in [text[0], ["-" * width for width in widths], *text[1:]]:
-        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)]
-        print("  ".join([f"{row[0]:<{widths[0]}}", *cells[1:]]).rstrip(), flush=True)
+    """One table in plain text."""
+    table = pd.DataFrame(rows).to_string(index=False, float_format=_three_digits)
+    print(f"\n{title}\n{table}", flush=True)
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return str(value)
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def machine(*packages: str) -> str:

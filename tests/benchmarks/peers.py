@@ -3,7 +3,8 @@
 The question: the k leading components of the standardised data. Each peer standardises too:
 dask covariance, one read: from sums and X^T X, in the data's precision
 dask covariance, two reads: mean and std first, then Z^T Z of the lazily standardised Z
-svd_compressed: mean and std first, then of the lazily standardised Z, four power iterations
+svd_compressed: mean and std first, then of the lazily standardised Z, four power iterations;
+    the data are read again whenever needed or, with compute=False, all is in one graph
 dask_ml PCA: dask_ml's StandardScaler first
 IncrementalPCA: scikit-learn's StandardScaler.partial_fit over all batches first
 xeofs EOF: its own standardize=True
@@ -47,14 +48,12 @@ COLUMNS = ("peer", "wall s", "work s", "/ the first", "peak GB", "reads", "angle
 
 
 def kmufs_stream(store: str, k: int, **options: Any) -> Components:
-    """This tool."""
     from kmufs_stream import decompose
 
     return decompose(store, k, **options).components[:, :k]
 
 
 def dask_covariance_one_read(store: str, k: int) -> Components:
-    """X^T X and the sums together; the mean is subtracted afterwards."""
     import dask
     import dask.array as da
 
@@ -65,13 +64,11 @@ def dask_covariance_one_read(store: str, k: int) -> Components:
 
 
 def dask_covariance_two_reads(store: str, k: int) -> Components:
-    """Z^T Z of the standardised data."""
     z = _standardised(store)
     return _leading((z.T @ z).compute(), k)
 
 
 def svd_compressed(store: str, k: int, compute: bool) -> Components:
-    """Random projections, data read again whenever needed, or (compute=False) all in one graph."""
     import dask.array as da
 
     _, _, v = da.linalg.svd_compressed(_standardised(store), k, n_power_iter=4, compute=compute)
@@ -79,7 +76,6 @@ def svd_compressed(store: str, k: int, compute: bool) -> Components:
 
 
 def dask_ml_pca(store: str, k: int) -> Components:
-    """dask_ml's PCA with the solver that it chooses itself."""
     import dask.array as da
     from dask_ml.decomposition import PCA
     from dask_ml.preprocessing import StandardScaler
@@ -90,7 +86,6 @@ def dask_ml_pca(store: str, k: int) -> Components:
 
 
 def incremental_pca(store: str, k: int) -> Components:
-    """scikit-learn's IncrementalPCA over batches."""
     import zarr
     from sklearn.decomposition import IncrementalPCA
     from sklearn.preprocessing import StandardScaler
@@ -108,7 +103,6 @@ def incremental_pca(store: str, k: int) -> Components:
 
 
 def xeofs_eof(store: str, k: int) -> Components:
-    """xeofs' EOF analysis of a lazily opened array."""
     import dask.array as da
     import xarray as xr
     import xeofs
@@ -187,7 +181,6 @@ def reference(store: str, k: int, found: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print one row per peer."""
     asked = arguments(
         __doc__,
         rows=1_000_000,

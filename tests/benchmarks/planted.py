@@ -75,7 +75,6 @@ def measured(kind: Kind, solver: str, seed: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print both means in percent, by kind of table and solver."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=int, default=10, help="of each kind")
     asked = parser.parse_args()

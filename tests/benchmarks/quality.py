@@ -186,7 +186,6 @@ def protocol(sets: list[Labelled], solvers: list[str]) -> None:
 
 
 def main() -> None:
-    """Print the three tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -61,7 +61,6 @@ def polar_step(p: int, k: int, h: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the iteration's ratio, and the whole solve."""
     asked = arguments(__doc__, iterations=100, features=20_000)
     shape = {"p": asked.features, "k": 10, "h": 300}
     small = {"p": 2000, "k": 10, "h": 100}

@@ -1,7 +1,4 @@
-"""Stores to measure on: noise plus ten planted clusters, dense as float32 or sparse as AnnData.
-
-python tests/benchmarks/stores.py --rows 1000000 --features 500
-"""
+"""Stores to measure on: noise plus ten planted clusters, dense as float32 or sparse as AnnData."""
 
 from __future__ import annotations
 
@@ -131,18 +128,3 @@ def _write_chunks(
 def stored_bytes(path: Path) -> int:
     """Bytes of a store's files."""
     return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-
-
-def main() -> None:
-    """Make one store and say where it is."""
-    from limits import arguments
-
-    asked = arguments(__doc__, rows=1_000_000, features=500, seed=0, bytes=CHUNK_BYTES)
-    shape = (asked.rows, asked.features)
-    path = make_store(asked.folder, *shape, seed=asked.seed, chunk_bytes=asked.bytes)
-    decoded = 4 * asked.rows * asked.features
-    print(f"{path}: {decoded / 1e9:.2f} GB, {stored_bytes(path) / decoded:.2f} of it stored")
-
-
-if __name__ == "__main__":
-    main()

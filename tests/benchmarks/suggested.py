@@ -79,7 +79,6 @@ def answers(table: Float) -> tuple[int, int, bool]:
 
 
 def main() -> None:
-    """Print shares of right answers and mean errors, by kind of noise; then the labelled sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--tables", type=int, default=100, help="of each kind of noise")

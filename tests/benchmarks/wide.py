@@ -58,7 +58,6 @@ def reference(store: str, k: int, found: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the stages, and how far the answer is from the reference."""
     more = {"memory": "2GB", "tol": 1e-3, "method": "lanczos", "solver": "exact"}
     asked = arguments(__doc__, rows=60_000, features=20_000, **more)
     store = make_store(asked.folder, asked.rows, asked.features)

@@ -140,17 +140,16 @@ def test_selections_are_read_as_they_were_made_and_judged_as_before(
     assert_same(told(evaluate(f"{name}.zarr", data=data).summary()), EXPECTED[name]["evaluation"])
 
 
-def test_an_application_is_read_and_judged_as_before() -> None:
-    assert variables_of(Path("applied.zarr")) == EXPECTED["applied"]["variables"]
-    found = evaluate("applied.zarr", labels="batch")
-    assert_same(told(found.summary()), EXPECTED["applied"]["evaluation"])
-
-
-def test_selections_are_applied_to_other_data(tmp_path: Path, tables: dict[str, Any]) -> None:
-    labels, out = EXPECTED["labelled"]["summary"]["labels"], tmp_path / "again.zarr"
+def test_applications_are_read_judged_and_made_as_before(
+    tmp_path: Path, tables: dict[str, Any]
+) -> None:
+    expected, out = EXPECTED["applied"], tmp_path / "again.zarr"
+    judged = evaluate("applied.zarr", labels="batch")
+    assert_same(told(judged.summary()), expected["evaluation"])
     found = apply("labelled.zarr", tables["counts"][10:, ::-1], out=out)
+    labels = EXPECTED["labelled"]["summary"]["labels"]
     assert (found.labels, found.matched) == (labels, "label")
-    assert variables_of(out) == EXPECTED["applied"]["variables"]
+    assert variables_of(out) == variables_of(Path("applied.zarr")) == expected["variables"]
     found = apply("bare.zarr", tables["bare"][:7], out=tmp_path / "positions.zarr")
     assert found.columns.tolist() == EXPECTED["bare"]["summary"]["selected"]
 
