@@ -286,21 +286,21 @@ def test_coordinates_and_attributes_under_our_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dims", "column"),
+    ("name", "dims"),
     [
-        ("rank", ("cell", "score"), "source_rank"),
-        ("score", ("rank", "gene"), "source_score"),
-        ("feature_index", ("cell", "source_feature"), "source_feature_index"),
-        ("diagnostics", ("iteration", "gene"), "source_diagnostics"),
-        ("all_features", ("cell", "component"), "source_all_features"),
+        ("rank", ("cell", "score")),
+        ("score", ("rank", "gene")),
+        ("feature_index", ("cell", "source_feature")),
+        ("diagnostics", ("iteration", "gene")),
+        ("all_features", ("cell", "component")),
     ],
 )
 def test_variable_and_dimensions_under_our_names(
-    tmp_path: Path, name: str, dims: tuple[str, str], column: str
+    tmp_path: Path, name: str, dims: tuple[str, str]
 ) -> None:
     chosen = select(xr.DataArray(X, dims=dims, name=name), K, H, out=tmp_path / "out.zarr")
     found = opened(tmp_path / "out.zarr")
-    np.testing.assert_array_equal(found[column].values, X[:, chosen.selected])
+    np.testing.assert_array_equal(found[f"source_{name}"].values, X[:, chosen.selected])
     np.testing.assert_array_equal(found["score"].values, chosen.scores)
     assert set(tree(tmp_path / "out.zarr").children) == {"all_features", "diagnostics"}
 

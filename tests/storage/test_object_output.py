@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -76,13 +75,11 @@ def here(genes: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def memory() -> Iterator[str]:
+def memory(monkeypatch: pytest.MonkeyPatch) -> str:
     """An address in fsspec's memory, empty at first."""
-    fs = fsspec.filesystem("memory")
-    fs.store.clear()
-    fs.pseudo_dirs[:] = [""]
-    yield "memory://place"
-    fs.store.clear()
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    return "memory://place"
 
 
 def test_everything_in_s3_as_on_disk_and_secrets_nowhere(
@@ -150,9 +147,6 @@ def test_until_it_is_whole_there_is_no_store(
     out = place_of(f"{given}/out.zarr" if where == "memory" else given.at("out.zarr"))
     assert isinstance(out, UPath)
 
-    def write(made: xr.Dataset, root: Any) -> None:
-        made.to_zarr(root, mode="w", zarr_format=zarr_format, consolidated=False)
-
     def is_there(expected: xr.Dataset | None) -> bool:
         if expected is None:
             with pytest.raises(FileNotFoundError):
@@ -163,11 +157,12 @@ def test_until_it_is_whole_there_is_no_store(
     made, newer = xr.Dataset({"x": ("i", np.arange(3))}), xr.Dataset({"y": ("j", np.ones(2))})
     for fails, before in ((True, None), (False, None), (True, made), (False, made)):
         with contextlib.suppress(ZeroDivisionError), new_zarr(out, overwrite=True) as root:
-            write(newer if before else made, root)
+            writing = newer if before else made
+            writing.to_zarr(root, mode="w", zarr_format=zarr_format, consolidated=False)
             assert is_there(before)
             if fails:
                 raise ZeroDivisionError
-        after = before if fails else newer if before else made
+        after = before if fails else writing
         assert is_there(after)
         left = out.fs.find(out.parent.path)
         assert bool(left) == bool(after)
