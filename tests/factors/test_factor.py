@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from helpers import few_telling, planted, tied_table
@@ -41,17 +39,6 @@ def test_runs_of_a_sample_do_not_follow_its_pieces_nor_join_them(
     assert len(sample.pieces) == len(cuts) + 1
     np.testing.assert_array_equal(sample.values, x)
     assert len(sample.pieces) == 1
-
-
-def test_rank_counts_what_stands_above_rounding() -> None:
-    factor = decompose(planted(200, 6), 2)
-    assert factor.rank == 5
-    n = factor.features.samples
-    low = dataclasses.replace(
-        factor, singular_values=np.sqrt(n * np.array([3, 1, 1e-3, 1e-20, 0.0]))
-    )
-    assert low.rank == 3
-    np.testing.assert_allclose(low.eigenvalues, [3, 1, 1e-3, 1e-20, 0])
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])

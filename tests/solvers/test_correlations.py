@@ -94,11 +94,6 @@ def test_memory_of_css_stays_below_the_bound() -> None:
     assert 8 * p * h <= peak <= css_bytes(p, k, h)
 
 
-def test_css_of_h_outside_the_features_is_refused() -> None:
-    with pytest.raises(ValueError, match="h is 5"):
-        css(np.eye(4), np.ones(4), np.eye(4).__getitem__, 5, tolerance=0.0)
-
-
 def value(C: Array, chosen: npt.NDArray[np.int64], k: int) -> float:
     """Variance of the chosen features in their best k-dimensional subspace."""
     return float(np.linalg.eigvalsh(C[np.ix_(chosen, chosen)])[-k:].sum())

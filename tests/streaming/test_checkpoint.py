@@ -105,21 +105,6 @@ def test_resumed_with_samples_left_out(tmp_path: Path) -> None:
     assert found.selected.tolist() == expected.selected.tolist()
 
 
-def test_chunks_are_listed_at_the_start_and_at_the_end(table: Path, tmp_path: Path) -> None:
-    matrix, listed = open_matrix(table), []
-
-    def inventory() -> list[str]:
-        listed.append(None)
-        return matrix.provenance.inventory()
-
-    provenance = dataclasses.replace(matrix.provenance, inventory=inventory)
-    counting = dataclasses.replace(matrix, provenance=provenance)
-    select(counting, 3, 5, out=tmp_path / "out.zarr")
-    assert len(listed) == 2
-    decompose(counting, 3)
-    assert len(listed) == 4
-
-
 def test_several_breaks_in_one_run(table: Path, tmp_path: Path) -> None:
     options: Any = {"method": "lanczos", "checkpoint": tmp_path / "kept", "resume": True}
     found, runs = None, 0

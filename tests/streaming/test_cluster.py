@@ -165,16 +165,40 @@ def test_a_chunk_that_a_worker_wrote_and_others_do_not_find(
 
 
 @pytest.mark.parametrize("partitions", [40, 400])
-def test_few_states_live_and_none_is_left_behind(partitions: int, cluster_of: Starting) -> None:
+def test_scheduler_and_memory_are_spared(partitions: int, cluster_of: Starting) -> None:
+    """Few tasks at a time, less than one for two partitions in all, and none is left behind.
+
+    The client holds on to those, and to states that wait: one for each level, or just begun.
+    """
     levels = Tree(partitions).root.level
     with cluster_of(2) as threads, distributed.Client(threads) as client:
+        watch = Watch(threads.scheduler, client)
+        threads.scheduler.add_plugin(watch)
         gc.collect()
         Alive.now = Alive.most = 0
         state = run_pass(Counting(), Numbers(), cut(partitions), threads=1, client=client)
         assert isinstance(state, Alive)
         # Of two threads: three of a merge, or of a run and its last partition, one that waits.
         assert 1 < Alive.most <= 2 * (4 + PARTITIONS_PER_TASK.bit_length()) + 4 + levels
+        assert watch.most_unfinished <= 2 * 2 + 2  # two a thread; the kernel and the rows
+        assert partitions / PARTITIONS_PER_TASK < watch.most_known <= partitions / 2 + 10
+        assert watch.most_held <= 2 * 2 + 2 + levels + 2 * 4
         until(lambda: not threads.scheduler.tasks)
+
+
+class Watch(distributed.SchedulerPlugin):
+    """Counts the tasks that a scheduler knows: done ones, too, are remembered until the end."""
+
+    def __init__(self, scheduler: Any, client: distributed.Client) -> None:
+        self.scheduler, self.client = scheduler, client
+        self.most_known = self.most_unfinished = self.most_held = 0
+
+    def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
+        tasks = self.scheduler.tasks.values()
+        under_way = sum(t.state in ("waiting", "queued", "no-worker", "processing") for t in tasks)
+        self.most_known = max(self.most_known, len(tasks))
+        self.most_held = max(self.most_held, len(self.client.futures))
+        self.most_unfinished = max(self.most_unfinished, under_way)
 
 
 class Failing(Counting):

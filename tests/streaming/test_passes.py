@@ -15,8 +15,6 @@ from threadpoolctl import threadpool_info
 
 from kmufs_stream.events import Advanced, Event
 from kmufs_stream.streaming.passes import (
-    StoppedError,
-    fold_partition,
     fold_run,
     run_each,
     run_pass,
@@ -168,18 +166,6 @@ def test_a_failed_task_stops_the_others(error: BaseException) -> None:
     assert seen < 2500  # of 5001: the other task ended early
     time.sleep(0.05)
     assert len(rows.reads) == seen  # and nothing goes on behind the caller's back
-
-
-def test_a_stopped_partition_reads_nothing_more() -> None:
-    asked: list[bool] = []
-
-    def stopped() -> bool:
-        asked.append(len(asked) == 3)
-        return asked[-1]
-
-    with pytest.raises(StoppedError):
-        fold_partition(Shape(), Numbers(), range(0, 100, 5), stopped, id)
-    assert len(asked) == 4
 
 
 def test_few_pieces_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:

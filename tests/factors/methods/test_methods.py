@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import dask.array as da
@@ -14,7 +13,6 @@ from reference import reference
 
 from kmufs_stream import Factor, LanczosOptions, RequestError, decompose
 from kmufs_stream.factors.methods import METHODS
-from kmufs_stream.factors.methods.leading import Leading
 
 EPS = np.finfo(np.float64).eps
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -114,17 +112,3 @@ def test_tsqr_of_means_far_beyond_the_spread() -> None:
     expected = reference(moved - 2.0**30).singular_values  # as the shifted values are stored
     found = factor_of(moved, "tsqr", 4).singular_values
     np.testing.assert_allclose(found, expected, atol=1e-12 * expected[0])
-
-
-def test_a_method_that_is_added_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = []
-
-    def run(*given: Any) -> Leading:
-        ran.append(given[0].k)
-        return METHODS["gram"].run(*given)
-
-    monkeypatch.setitem(METHODS, "toy", replace(METHODS["gram"], run=run))
-    assert decompose(planted(60, 5), 2, method="toy").method == "toy"
-    assert ran == [2]
-    with pytest.raises(RequestError, match="'toy'"):
-        decompose(planted(60, 5), 2, method="toys")

@@ -274,14 +274,13 @@ def test_subset_is_written_in_whole_source_chunks() -> None:
 def test_what_a_source_holds_counts_in_each_worker() -> None:
     cluster = ClusterSize(workers=3, threads=2, memory=None)
     table = table_of()
-    holding = dataclasses.replace(table, layout=dataclasses.replace(table.layout, held_bytes=GB))
+    holding, larger = (
+        dataclasses.replace(table, layout=dataclasses.replace(table.layout, held_bytes=held))
+        for held in (GB, 4 * GB)
+    )
     plain, held = (plan_of(t, memory="30GB", cluster=cluster) for t in (table, holding))
     assert held.worker_peak == plain.worker_peak + GB
     small = ClusterSize(workers=3, threads=2, memory=plain.worker_peak * 2)
     assert plan_of(table, memory="30GB", cluster=small).worker_peak == plain.worker_peak
     with pytest.raises(RequestError, match="A worker with 2 threads needs"):
-        plan_of(
-            dataclasses.replace(table, layout=dataclasses.replace(table.layout, held_bytes=4 * GB)),
-            memory="30GB",
-            cluster=small,
-        )
+        plan_of(larger, memory="30GB", cluster=small)
