@@ -18,13 +18,11 @@ X = planted(200, 20)
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A labelled store."""
     return write_xarray(tmp_path_factory.mktemp("old") / "x.zarr", labelled(X), chunks=(50, 20))
 
 
 @pytest.fixture(scope="module")
 def chosen(old: Path) -> Path:
-    """A selection from it."""
     select(old, K, H, solver="exact", out=old.parent / "chosen.zarr")
     return old.parent / "chosen.zarr"
 

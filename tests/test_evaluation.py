@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from helpers import no_warnings, planted, write_xarray
+from helpers import chunk_files, no_warnings, planted, write_xarray
 from sklearn import metrics
 from sklearn.cluster import KMeans
 
@@ -33,7 +33,7 @@ K, H = 3, 5
 
 
 def clustered(n: int = 400, p: int = 12) -> xr.DataArray:
-    """Three clusters, their numbers and names along the samples; feature 4 is constant."""
+    """Three clusters, named along the samples; feature 4 is constant."""
     rng = np.random.default_rng(3)
     y = rng.integers(3, size=n)
     X = rng.normal(size=(3, p))[y] * np.linspace(0.1, 3, p) + rng.normal(size=(n, p))
@@ -54,7 +54,6 @@ def clustered(n: int = 400, p: int = 12) -> xr.DataArray:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, xr.DataArray]:
-    """A table, a selection from it, and what the table holds."""
     array, folder = clustered(), tmp_path_factory.mktemp("stored")
     path = write_xarray(folder / "x.zarr", array, chunks=(50, 12))
     select(path, K, H, solver="exact", out=folder / "chosen.zarr")
@@ -63,7 +62,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, xr.Dat
 
 @pytest.fixture(scope="module")
 def judged(stored: tuple[Path, Path, xr.DataArray]) -> Evaluation:
-    """By its classes and on all features."""
     return evaluate(stored[1], labels="kind", data=stored[0])
 
 
@@ -119,8 +117,7 @@ def test_full_lloyd_steps_end_where_scikit_learn_does(
     monkeypatch.setattr(kmeans, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(kmeans, "sample_size", lambda n, row_bytes: 60)
     streamed = evaluate(result, labels="kind", data=path, threads=3)
-    assert streamed.clustering.method == "lloyd"
-    assert streamed.clustering.converged
+    assert (streamed.clustering.method, streamed.clustering.converged) == ("lloyd", True)
     assert streamed.clustering.cost == pytest.approx(judged.clustering.cost, rel=1e-4)
     assert streamed.full_cost.best == pytest.approx(judged.full_cost.best, rel=1e-4)
     assert sorted(streamed.sizes) == sorted(judged.sizes)
@@ -156,10 +153,8 @@ def test_what_a_selection_lacks_is_found_in_its_table(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         evaluate(whole, labels="kind")
     assert caught.value.code == "unknown_labels"
-    assert "depth" in caught.value.remedy
-    with pytest.raises(RequestError, match="holds no data") as caught:
+    with pytest.raises(RequestError, match="holds no data"):
         evaluate(bare)
-    assert "`data=" in caught.value.remedy
     found, same = (evaluate(path, labels="kind", data=matrix) for path in (whole, bare))
     assert found.agreement.classes == 3
     assert same.agreement == found.agreement
@@ -212,8 +207,7 @@ def test_a_lost_chunk_is_noticed(
     stored: tuple[Path, Path, xr.DataArray], tmp_path: Path, lost: str
 ) -> None:
     folder = shutil.copytree(stored[0].parent, tmp_path / "copy")
-    chunk = next(f for f in (folder / lost / "counts").rglob("0") if f.is_file())
-    chunk.unlink()
+    chunk_files(folder / lost / "counts")[0].unlink()
     with pytest.raises(BrokenError) as caught:
         evaluate(folder / "chosen.zarr", data=folder / "x.zarr")
     assert caught.value.code == "missing_chunk"

@@ -158,25 +158,19 @@ def test_what_a_thing_is_is_told_where_another_was_asked_for(data: Path, tmp_pat
 
 
 @pytest.mark.usefixtures("made")
-def test_what_lies_in_a_zarr_store_of_python(data: Path) -> None:
+def test_what_lies_in_other_stores(data: Path, tmp_path: Path) -> None:
     held: dict[str, Any] = {}
-    store = zarr.storage.MemoryStore(held)
-    select(data, 2, 3, out=store, command="kmufs-stream select 'x y'")
-    found, same = info(store), info(data.parent / "r.zarr")
-    assert found["path"] == "a MemoryStore"
-    assert found["bytes"] == sum(len(piece) for piece in held.values())
-    for own in ("path", "bytes", "created"):
-        del found[own], same[own]
-    assert found == same
+    store, place = zarr.storage.MemoryStore(held), f"memory://{tmp_path.name}/r.zarr"
+    options = {"skip_instance_cache": True}
+    for out, path in ((store, "a MemoryStore"), (place, place)):
+        select(data, 2, 3, out=out, command="kmufs-stream select 'x y'")
+        same = info(data.parent / "r.zarr")
+        found = info(out, storage_options=options if out == place else None)
+        assert found["path"] == path
+        for own in ("path", "bytes", "created"):
+            del found[own], same[own]
+        assert found == same
+    assert info(store)["bytes"] == sum(len(piece) for piece in held.values())
+    assert report([place], out=tmp_path / "r.html", storage_options=options).results == 1
     with pytest.raises(RequestError, match="a MemoryStore is empty"):
         info(zarr.storage.MemoryStore())
-
-
-def test_what_lies_in_an_object_store(tmp_path: Path) -> None:
-    place = f"memory://{tmp_path.name}/r.zarr"
-    select(X, 2, 3, solver="exact", out=place)
-    options = {"skip_instance_cache": True}
-    found = info(place, storage_options=options)
-    assert (found["path"], found["kind"]) == (place, "selection")
-    made = report([place], out=tmp_path / "r.html", storage_options=options)
-    assert made.results == 1

@@ -36,13 +36,6 @@ X = planted(40, 6)
 WHOLE_COMMAND = re.compile(r"(kmufs-stream|dask) [^.;]*")
 
 
-def parameters() -> set[str]:
-    """Of what the library offers."""
-    offered = [getattr(kmufs_stream, name) for name in kmufs_stream.__all__]
-    taken = [thing for thing in offered if inspect.isclass(thing) or inspect.isfunction(thing)]
-    return {name for thing in taken for name in inspect.signature(thing).parameters}
-
-
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     for file in LIBRARY.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -67,8 +60,11 @@ def test_what_messages_name_are_parameters_and_options() -> None:
     context = typer.Context(program)
     commands = [program.get_command(context, name) for name in program.list_commands(context)]
     typed = {p.name for command in commands for p in command.params}
-    assert not {name: where for name, where in named.items() if name not in parameters()}
-    assert not {name: where for name, where in named.items() if name not in {*typed, *OPTIONS}}
+    offered = [getattr(kmufs_stream, name) for name in kmufs_stream.__all__]
+    takers = [thing for thing in offered if inspect.isclass(thing) or inspect.isfunction(thing)]
+    taken = {name for taker in takers for name in inspect.signature(taker).parameters}
+    for known in (taken, {*typed, *OPTIONS}):
+        assert not {name: where for name, where in named.items() if name not in known}
     assert {option.replace("-", "_") for option in OPTIONS.values()} <= typed
 
 

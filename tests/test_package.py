@@ -101,7 +101,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def loaded_by(code: str) -> set[str]:
-    """Top-level modules that a fresh Python has loaded after some code."""
     path = [str(Path(package.__file__).parents[1]) for package in (kmufs_stream, kmufs_stream_cli)]
     told = "import sys; print(*{m.partition('.')[0] for m in sys.modules}, sep='\\n')"
     done = subprocess.run(

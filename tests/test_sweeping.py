@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,8 @@ def test_every_trial_is_the_selection() -> None:
 def test_what_is_proposed_is_a_trial_and_no_choice_of_all() -> None:
     factor = decompose(X, 4)
     found = sweep(factor, [2, 3, 4], [3, 6, 11], solvers=["exact", "css"])
-    proposal = found.proposal
-    assert proposal.h < found.usable
-    assert proposal in found.trials
+    assert found.proposal in found.trials
+    assert found.proposal.h < found.usable
     assert sweep(factor, [3], [11], solvers=["exact"]).proposal is None
 
 
@@ -104,16 +102,9 @@ def test_summary_and_table_hold_the_trials(tmp_path: Path) -> None:
         np.testing.assert_allclose(written["explained"], table["explained"], rtol=1e-12)
         label = written["labels"][0]
         assert pd.isna(label) if wanted is None else json.loads(label) == wanted
-
-
-def test_a_csv_is_replaced_only_if_asked(tmp_path: Path) -> None:
-    run = partial(sweep, X, 2, 3, solvers="exact", csv=tmp_path / "a.csv")
-    run()
-    with pytest.raises(RequestError, match="exists"):
-        run()
-    run(overwrite=True)
-    with pytest.raises(RequestError, match="does not exist"):
-        run(csv=tmp_path / "none" / "a.csv")
+    for csv, said in ((path, "exists"), (tmp_path / "none" / "a.csv", "does not exist")):
+        with pytest.raises(RequestError, match=said):
+            sweep(X, 2, 3, solvers="exact", csv=csv)
 
 
 @pytest.mark.parametrize(
