@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import pytest
 from helpers import SMALL_BLOCK
 from processes import Begun, until
 
@@ -26,10 +27,6 @@ from kmufs_stream.factors import reader
 from kmufs_stream.sources.zarr_store import StoredRows
 from kmufs_stream.streaming.planning import sizing
 from kmufs_stream_cli import main
-
-
-def _no_constants(name: str) -> Any:
-    raise AssertionError(f"{name} is not JSON")
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Run:
     def json(self) -> Any:
         """The one strict JSON document that stdout holds."""
         assert self.out.count("\n") == 1
-        return json.loads(self.out, parse_constant=_no_constants)
+        return json.loads(self.out, parse_constant=pytest.fail)
 
     def ok(self) -> Run:
         """Itself, as it ended well and complained of nothing."""
@@ -96,18 +93,11 @@ def _typed(arguments: list[str]) -> None:
     runpy.run_module("kmufs_stream_cli", run_name="__main__")
 
 
-class Gate(NamedTuple):
+class Gate:
     """Two files of an empty folder, by which a process says that it waits, and is let go on."""
 
-    folder: Path
-
-    @property
-    def reached(self) -> Path:
-        return self.folder / "reached"
-
-    @property
-    def opened(self) -> Path:
-        return self.folder / "opened"
+    def __init__(self, folder: Path) -> None:
+        self.reached, self.opened = folder / "reached", folder / "opened"
 
     def wait(self) -> None:
         """Wait here until it is opened."""
@@ -155,17 +145,12 @@ def _begun(
     StoredRows._stored = read_slowly  # type: ignore[method-assign]
     selection.solve = solve_slowly
     if gate is not None and before != "solve":
-        _guard(before, gate)
+        quick = getattr(StoredRows, before)
+
+        def guarded(self: StoredRows, *where: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                gate.wait()
+            return quick(self, *where)
+
+        setattr(StoredRows, before, guarded)
     sys.exit(main(arguments))
-
-
-def _guard(method: str, gate: Gate) -> None:
-    """Let threads wait before a method of rows."""
-    quick = getattr(StoredRows, method)
-
-    def guarded(self: StoredRows, *where: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            gate.wait()
-        return quick(self, *where)
-
-    setattr(StoredRows, method, guarded)
