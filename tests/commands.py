@@ -83,12 +83,8 @@ def documented() -> dict[str, set[str]]:
     return told
 
 
-def typed(*arguments: object) -> Begun:
-    """``python -m kmufs_stream_cli`` with some arguments."""
-    return Begun(_typed, [str(a) for a in arguments])
-
-
-def _typed(arguments: list[str]) -> None:
+def typed(arguments: list[str]) -> None:
+    """Be ``python -m kmufs_stream_cli`` with some arguments."""
     sys.argv[1:] = arguments
     runpy.run_module("kmufs_stream_cli", run_name="__main__")
 

@@ -12,6 +12,7 @@ import typer
 import xarray as xr
 from commands import Cli, Gate, Run, documented, ended, typed
 from helpers import planted, write_bare, write_xarray
+from processes import Begun
 
 from kmufs_stream.factors import reader, solving
 from kmufs_stream.reporting import figures
@@ -93,7 +94,7 @@ def shell(folder: Path) -> Cli:
     """Runs the command line as a process of its own."""
 
     def run(*arguments: object) -> Run:
-        return ended(typed(*arguments))
+        return ended(Begun(typed, [str(a) for a in arguments]))
 
     return run
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -31,8 +31,6 @@ from kmufs_stream_cli.interrupt import Interrupted
 Whole = tuple[dict[str, Any], list[bytes]]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-
-PROGRAM = (sys.executable, "-m", "kmufs_stream_cli")
 
 
 @pytest.fixture
@@ -125,11 +123,7 @@ def test_interrupted_after_the_last_read(
 
 
 def test_interrupted_on_a_cluster(
-    rows: Path,
-    folder: Path,
-    here: Cli,
-    whole: Whole,
-    gate: Gate,
+    rows: Path, folder: Path, here: Cli, whole: Whole, gate: Gate
 ) -> None:
     """Ctrl-C reaches all processes of a terminal: the workers go, and nobody complains."""
     command = (*SELECT[:-2], "--workers", 2, "--checkpoint", "kept", "--out", "out.zarr")
@@ -176,26 +170,11 @@ def test_killed_at_random_moments(rows: Path, folder: Path, whole: Whole) -> Non
     assert sum(killed_and_resumed(rng, folder, alone) for _ in range(2)) >= 1
 
 
-def test_the_command_line_on_local_workers(rows: Path, whole: Whole) -> None:
-    there = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "kmufs_stream_cli",
-            *map(str, SELECT[:-2]),
-            "--workers",
-            "1",
-            "--json",
-        ],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert there.returncode == 0, there.stderr
-    assert there.stderr.startswith("cluster dashboard: http://127.0.0.1:")
-    assert there.stderr.count("\n") == 1
-    assert json.loads(there.stdout)["selected"] == whole[0]["selected"]
+def test_the_command_line_on_local_workers(rows: Path, shell: Cli, whole: Whole) -> None:
+    there = shell(*SELECT[:-2], "--workers", 1, "--json")
+    assert there.code == 0, there
+    assert re.fullmatch("cluster dashboard: http://127.0.0.1:.*\n", there.err)
+    assert there.json()["selected"] == whole[0]["selected"]
 
 
 def test_a_full_disk_is_reported_and_leaves_the_older_output(rows: Path, folder: Path) -> None:

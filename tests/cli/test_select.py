@@ -49,17 +49,6 @@ def test_json_is_the_summary_of_the_library_and_the_result_holds_the_columns(
         assert result["feature_index"].values.tolist() == summary["selected"]
 
 
-def test_how_a_solver_ended_is_shown(cli: Cli, genes: Path) -> None:
-    for solver, ending in {
-        "consensus": "one feature after another",
-        "css": "one feature after",
-        "joint": "converged after",
-        "exact": "closed form",
-    }.items():
-        asked = ("--k", 3, "--h", 5, "--solver", solver, "--overwrite")
-        assert f"{solver}: {ending}" in cli("select", genes, *asked).out
-
-
 def test_what_is_shown(cli: Cli, genes: Path) -> None:
     done = cli("select", genes, "--k", 3, "--h", 11, "--out", 'it\'s "mine".zarr')
     result = select(genes, 3, 11)
@@ -88,15 +77,7 @@ def test_running_out_of_iterations_is_not_hidden(cli: Cli, table: Path) -> None:
     assert cli(*arguments, "--json").json()["converged"] is False
 
 
-def test_ties_at_the_cutoff_are_told(cli: Cli, folder: Path) -> None:
-    X = planted(200, 4)
-    write_bare(folder / "twins.zarr", np.hstack([X, X]))
-    shown = cli("select", "twins.zarr", "--k", 2, "--h", 3, "--solver", "exact")
-    assert "ambiguous" in shown.out
-    assert "2 features score the same at the cutoff" in shown.words()
-
-
-def test_near_copies_are_told_where_the_solver_takes_them(cli: Cli, folder: Path) -> None:
+def test_ties_and_near_copies_are_told_where_the_solver_takes_them(cli: Cli, folder: Path) -> None:
     X = planted(200, 4)
     write_bare(folder / "twins.zarr", np.hstack([X, X + 0.01 * planted(200, 4, seed=1)]))
 
@@ -110,6 +91,9 @@ def test_near_copies_are_told_where_the_solver_takes_them(cli: Cli, folder: Path
     assert "are near copies of others of them" in said("admm", 6)
     assert "near copies" not in said("consensus", 6)
     assert "near copies" not in said("exact", 1)
+    write_bare(folder / "tied.zarr", np.hstack([X, X]))
+    tied = cli("select", "tied.zarr", "--k", 2, "--h", 3, "--solver", "exact").words()
+    assert "2 features score the same at the cutoff" in tied
 
 
 def test_scores_that_are_not_unique_are_told(cli: Cli, folder: Path) -> None:
