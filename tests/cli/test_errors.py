@@ -121,7 +121,11 @@ gaps = spoilt(nan=(3, 4), inf=(50, 1))
 
 # A store, what is typed (options alone follow SELECT), a code, and parts of message and hint.
 SELECT = "select data.zarr --k 2 --h 3"
-LASTING = "Give a path, or an address"
+KEPT = "Give a path, or an address"
+PLACES = (
+    *("--out", "--checkpoint", "--anndata-out", "decompose x --k 3 --out"),
+    *("update f.zarr --with x --out", "apply a.zarr x --out", "rechunk x", "convert x.csv"),
+)
 CELLS = "select cells.h5ad --k 3 --h 5"
 OVERLAP = "--out c.h5ad --anndata-out c.h5ad --overwrite"
 HEADERS = "s3://b/x --k 2 --h 2 --storage-option headers=abc"
@@ -176,14 +180,7 @@ CASES = [
     (in_the_way, "demo --folder file", "no_folder", "file of the output", "another --folder"),
     (nothing, "demo --folder not/here", "no_folder", "here of the output", "another --folder"),
     (ok, "--out /proc/x.zarr", "not_writable", "The folder /proc of the output", "another --out"),
-    (ok, "--out memory://a.zarr", "not_lasting", "memory of this process", LASTING),
-    (ok, "--checkpoint memory://a", "not_lasting", "memory of this process", LASTING),
-    (ok, "--anndata-out memory://a", "not_lasting", "memory of this process", LASTING),
-    (ok, "decompose x --k 3 --out simplecache::memory://a", "not_lasting", "memory", LASTING),
-    (ok, "update f.zarr --with data.zarr --out memory://a", "not_lasting", "memory", LASTING),
-    (ok, "apply a.zarr data.zarr --out memory://a", "not_lasting", "memory", LASTING),
-    (ok, "rechunk data.zarr memory://a.zarr", "not_lasting", "memory", LASTING),
-    (ok, "convert data.csv memory://a.zarr", "not_lasting", "memory", LASTING),
+    *((ok, f"{to} memory://a", "not_lasting", "memory of this process", KEPT) for to in PLACES),
     (broken("zarr.json", 80), "", "bad_metadata", "data.zarr", "write the store again"),
     (broken(".zarray", 40, 2), "", "bad_metadata", "data.zarr", "write the store again"),
     (ok, "--memory 20MB", "does_not_fit", "--memory is 20.0 MB", "Give --memory"),
@@ -280,16 +277,12 @@ def test_the_unexpected_is_told_in_one_line(
     assert debugged.code == 1
     assert "Traceback" in debugged.err
     assert "ZeroDivisionError" in debugged.err
+    known = cli("select", "nothing", *K, *H, "--debug", "--json")
+    assert (known.code, known.json()["error"]["code"]) == (2, "not_found")
+    assert "Traceback" in known.err
     broken.side_effect = MemoryError
     done = cli(*asked, "--json")
     assert (done.code, done.json()["error"]["code"]) == (1, "out_of_memory")
-
-
-def test_a_known_error_has_a_traceback_with_debug_only(cli: Cli) -> None:
-    done = cli("select", "nothing", *K, *H, "--debug", "--json")
-    assert done.code == 2
-    assert "Traceback" in done.err
-    assert done.json()["error"]["code"] == "not_found"
 
 
 def test_real_processes_end_with_the_promised_codes(shell: Cli, table: Path) -> None:
@@ -371,12 +364,3 @@ def test_line_breaks_in_names_are_shown_as_such(cli: Cli, folder: Path) -> None:
     assert len(other.err.splitlines()) == 2
     options = ("--feature-labels", "b", "--features", "p\n", "--k", 2, "--h", 2)
     assert r"Did you mean 'p\nq'?" in cli("plan", "data.zarr", *options).err
-
-
-def test_names_in_backticks_are_left_as_they_are(cli: Cli, folder: Path) -> None:
-    tables = dict.fromkeys(("`h=3`", "`k`"), (("n", "p"), X))
-    xr.Dataset(tables).to_zarr("two.zarr", consolidated=False)
-    listing = "two.zarr holds 2 tables: `h=3` (60, 6) float64, `k` (60, 6) float64."
-    assert listing in cli("select", "two.zarr", *K, *H).err
-    assert cli("select", "two.zarr", *K, *H, "--json").json()["error"]["message"] == listing
-    assert "x `k=3`.zarr does not exist." in cli("select", "x `k=3`.zarr", *K, *H).err

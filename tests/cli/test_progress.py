@@ -21,7 +21,6 @@ import pytest
 from commands import Cli, Run, begun
 from helpers import planted, write_bare
 from processes import LIMIT
-from zarr.storage import LocalStore
 
 from kmufs_stream import Advanced, Noticed, Started
 from kmufs_stream.streaming.planning import plan
@@ -174,24 +173,6 @@ def test_a_log_tells_where_a_stage_stands_every_so_often(
         r"\d:\d\d left of reading, memory .*, 1 thread"
     )
     assert re.search(now, done.err)
-
-
-def test_what_had_to_be_read_again_is_counted(
-    cli: Cli, rows: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kmufs_stream_cli.progress.EVERY", 0.01)
-    get, failed = LocalStore.get, []
-
-    async def flaky(self: LocalStore, key: str, *more: Any, **options: Any) -> Any:
-        if key.endswith("c/7/0") and not failed:
-            failed.append(key)
-            raise OSError("the line is down")
-        return await get(self, key, *more, **options)
-
-    monkeypatch.setattr(LocalStore, "get", flaky)
-    done = cli("select", rows, "--k", 3, "--h", 5, "--log")
-    assert (done.code, len(failed)) == (0, 1)
-    assert ", 1 retry, " in done.err
 
 
 def begun_stage(run: Told, name: str, **told: Any) -> Stage:
