@@ -204,10 +204,8 @@ def _create(place: UPath, content: bytes) -> None:
     common = "mode" in inspect.signature(put).parameters  # Azure's has an option of its own
     try:
         put(place.path, content, **({"mode": "create"} if common else {"overwrite": False}))
-    except FileExistsError:
-        if (
-            place.fs.cat_file(place.path) != content
-        ):  # else the answer was lost, and clients ask again
+    except FileExistsError:  # or the first answer was lost, and the client has asked again
+        if place.fs.cat_file(place.path) != content:
             raise
 
 
