@@ -42,6 +42,7 @@ def write_netcdf(
         progress(Started("converting"))
         lazy = stored.drop_encoding()
         lazy = lazy.assign({name: v.variable.chunk(blocks[name]) for name, v in lazy.items()})
+        _drop_impossible_fills(lazy)
         try:
             with dask.config.set(scheduler="synchronous"):
                 lazy.to_zarr(folder, mode="w", zarr_format=3, consolidated=False)
@@ -50,6 +51,14 @@ def write_netcdf(
                 raise unreadable(path, error) from error
             raise
         return {str(dim): size for dim, size in stored.sizes.items()}
+
+
+def _drop_impossible_fills(dataset: xr.Dataset) -> None:
+    """Drop fill values of NaN from whole numbers, as xarray does: they stand for none of them."""
+    for variable in dataset.variables.values():
+        fill = variable.attrs.get("_FillValue", 0)
+        if variable.dtype.kind in "iu" and np.isnan(fill).any():
+            del variable.attrs["_FillValue"]
 
 
 def _block_sizes(variable: xr.Variable) -> dict[str, int]:

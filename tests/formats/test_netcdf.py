@@ -35,6 +35,19 @@ def test_netcdf(tmp_path: Path, engine: Any) -> None:
     xr.testing.assert_identical(converted(tmp_path / "x.nc"), expected)
 
 
+def test_whole_numbers_may_be_said_to_be_filled_with_nan(tmp_path: Path) -> None:
+    whole = xr.Dataset(
+        {"air": (("time", "lat"), np.arange(60, dtype="i2").reshape(20, 3), {"add_offset": 0.5})},
+        coords={"time": ("time", np.arange(20))},
+    )
+    whole.to_netcdf(tmp_path / "x.nc", engine="h5netcdf")
+    with h5py.File(tmp_path / "x.nc", "r+") as file:
+        file["air"].attrs["_FillValue"] = file["time"].attrs["_FillValue"] = np.nan
+    found = converted(tmp_path / "x.nc")
+    np.testing.assert_array_equal(found["air"], np.arange(60).reshape(20, 3) + 0.5)
+    np.testing.assert_array_equal(found["time"], np.arange(20))
+
+
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("group", ["", "in/side"])
 def test_netcdf_is_known_by_what_it_holds(tmp_path: Path, named: bool, group: str) -> None:
