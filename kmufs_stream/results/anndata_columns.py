@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kmufs_stream.errors import RequestError, Text
 from kmufs_stream.sources import Matrix
+from kmufs_stream.sources.nodes import bad_metadata
 from kmufs_stream.storage.output import check_output, new_output
 from kmufs_stream.storage.places import Place, is_hdf5, name_of, zarr_root
 from kmufs_stream.storage.zarr_io import quietly
@@ -90,7 +91,10 @@ def write_anndata(
         with quietly():
             copy = zarr_root(partial)
             _extend(zarr.open_group(copy, mode="r+", use_consolidated=False), table, columns)
-            original = zarr.open_group(zarr_root(source), mode="r")
+            try:
+                original = zarr.open_group(zarr_root(source), mode="r")
+            except ValueError as error:  # what zarr cannot read it cannot consolidate again
+                raise bad_metadata(str(source), error) from error
             if original.metadata.consolidated_metadata is not None:
                 zarr.consolidate_metadata(copy)
 

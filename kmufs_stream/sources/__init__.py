@@ -14,7 +14,7 @@ import zarr
 from upath import UPath
 from zarr.abc.store import Store
 
-from kmufs_stream.errors import RequestError, Text
+from kmufs_stream.errors import KmufsError, RequestError, Text
 from kmufs_stream.sources.anndata_store import open_anndata
 from kmufs_stream.sources.arrays import (
     is_dask_array,
@@ -25,7 +25,7 @@ from kmufs_stream.sources.arrays import (
 )
 from kmufs_stream.sources.matching import ask_features
 from kmufs_stream.sources.matrix import Matrix, Rows, labelled
-from kmufs_stream.sources.nodes import find_node
+from kmufs_stream.sources.nodes import bad_metadata, find_node
 from kmufs_stream.sources.opening import DIMS, Names, Opening, named
 from kmufs_stream.sources.samples import samples_meeting
 from kmufs_stream.sources.transforms import transformed
@@ -123,10 +123,13 @@ def open_matrix(
     )
     if isinstance(data, str | os.PathLike | UPath | Store):
         node = find_node(data, group, storage_options)
-        if node.is_anndata and not (node.is_zarr and variable):
-            matrix = open_anndata(node, opening)
-        else:
-            matrix = open_store(node, opening)
+        by_cells = node.is_anndata and not (node.is_zarr and variable)
+        try:
+            matrix = (open_anndata if by_cells else open_store)(node, opening)
+        except KmufsError:
+            raise
+        except Exception as error:  # damaged metadata may raise anything in libraries
+            raise bad_metadata(node.name, error) from error
     else:
         matrix = _open_in_python(data, opening)
     located = matrix.provenance.located | opening.located()

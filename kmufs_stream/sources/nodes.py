@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,8 +58,15 @@ def find_node(
     check_exists(place, "Give the path or address of a Zarr store, or an AnnData file (.h5ad).")
     if is_hdf5(place):
         return _open_hdf5(place, group)
+    name, path = name_of(place), group or ""
     try:
-        return Node(place, name_of(place), zarr.open(zarr_root(place), path=group or "", mode="r"))
+        return Node(place, name, zarr.open(zarr_root(place), path=path, mode="r"))
+    except ValueError as error:  # perhaps an array beside has a dtype that zarr does not know
+        with suppress(Exception):
+            root = zarr_root(place)
+            alone = zarr.open_group(root, path=path, mode="r", use_consolidated=False)
+            return Node(place, name, alone)
+        raise _unopened(place, group, error) from error
     except Exception as error:
         raise _unopened(place, group, error) from error
 
@@ -119,7 +127,7 @@ def _groups(root: zarr.Array[Any] | zarr.Group) -> list[str]:
 def bad_metadata(where: str, error: Exception) -> RequestError:
     return RequestError(
         "bad_metadata",
-        f"The Zarr metadata of {where} cannot be read: {type(error).__name__}: {error}",
+        f"The metadata of {where} cannot be read: {type(error).__name__}: {error}",
         "The metadata is damaged or of an unknown kind; write the store again.",
     )
 

@@ -11,7 +11,6 @@ import zarr
 from zarr.abc.store import Store
 
 from kmufs_stream.errors import (
-    KmufsError,
     Option,
     RequestError,
     Text,
@@ -39,7 +38,7 @@ from kmufs_stream.sources.matrix import (
     is_numeric,
 )
 from kmufs_stream.sources.names import feature_labels
-from kmufs_stream.sources.nodes import Node, bad_metadata, find_node
+from kmufs_stream.sources.nodes import Node, find_node
 from kmufs_stream.sources.opening import DIMS, Opening
 from kmufs_stream.sources.variables import open_side_by_side
 from kmufs_stream.sources.zarr_rows import StoredRows, packing
@@ -59,15 +58,6 @@ def open_store(node: Node, opening: Opening) -> Matrix:
     """
     within = ("variable", "group", "features_from_variables", *DIMS)
     opening.refuse_others("not_anndata", f"{node.name}, which is not AnnData,", *within)
-    try:
-        return _open(node, opening)
-    except KmufsError:
-        raise
-    except Exception as error:  # damaged metadata may raise anything in zarr and xarray
-        raise bad_metadata(node.name, error) from error
-
-
-def _open(node: Node, opening: Opening) -> Matrix:
     has_names = isinstance(node.node, zarr.Array) and StoredDataset().dims(node.node) is not None
     if has_names and not isinstance(node.place, Store) and is_zarr(node.place.resolve().parent):
         inside = node.place.resolve()  # an array of a dataset, which holds its coordinates

@@ -246,8 +246,8 @@ def test_columns_beyond_the_last_are_reported_as_damage(
         select(open_matrix(path, raw=place == "raw/X"), K, H)
 
 
-@pytest.mark.parametrize("table", ["obs", "var"])
-def test_damaged_metadata_of_a_table_are_told(table: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["obs", "var", "X"])
+def test_damaged_metadata_are_told(table: str, tmp_path: Path) -> None:
     path = stores.write_zarr3(anndata.AnnData(counts(20, 6)), tmp_path / "cells")
     root = zarr.open_group(path, mode="r", use_consolidated=False)
     (path / "zarr.json").write_text(
@@ -257,6 +257,23 @@ def test_damaged_metadata_of_a_table_are_told(table: str, tmp_path: Path) -> Non
     with pytest.raises(RequestError, match=r"metadata of .* cannot be read") as caught:
         open_matrix(path)
     assert caught.value.code == "bad_metadata"
+
+
+def test_what_is_not_read_may_be_of_an_unknown_dtype(tmp_path: Path) -> None:
+    x = counts(40, 6)
+    path = stores.write_zarr3(anndata.AnnData(x, uns={"odd": np.arange(3)}), tmp_path / "cells")
+    zarr.consolidate_metadata(path)
+    for file in (path / "zarr.json", path / "uns" / "odd" / "zarr.json"):
+        stored = json.loads(file.read_text())
+        odd = stored.get("consolidated_metadata", {"metadata": {"uns/odd": stored}})["metadata"]
+        odd["uns/odd"]["data_type"] = "a struct of strings"
+        file.write_text(json.dumps(stored))
+    matrix = open_matrix(path)
+    np.testing.assert_array_equal(matrix.rows.read(0, 40), x)
+    with pytest.raises(RequestError, match="struct of strings") as caught:
+        select(matrix, 2, 3, anndata_out=tmp_path / "annotated.zarr")
+    assert caught.value.code == "bad_metadata"
+    assert not (tmp_path / "annotated.zarr").exists()
 
 
 def test_a_lost_chunk_is_named(stored: Stored, tmp_path: Path) -> None:
