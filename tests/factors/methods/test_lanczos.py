@@ -17,7 +17,7 @@ from reference import Reference, reference, top
 
 from kmufs_stream import LanczosOptions
 from kmufs_stream.errors import BrokenError, RequestError
-from kmufs_stream.factors.methods.krylov import Krylov
+from kmufs_stream.factors.methods.krylov import Krylov, contenders
 from kmufs_stream.factors.methods.lanczos import METHOD, block_columns, lanczos
 from kmufs_stream.factors.methods.leading import Leading
 from kmufs_stream.factors.methods.method import Problem
@@ -239,6 +239,14 @@ def test_only_the_scores_in_question_have_to_settle_with_h() -> None:
     assert np.abs(scores_of(leading, 5) - expected)[chosen].max() <= 2e-3
     last = np.sort(expected)[-40]
     assert expected[chosen].min() >= last - 4e-3
+
+
+def test_contenders_are_those_whose_errors_reach() -> None:
+    scores, errors = np.array([0.9, 0.5, 0.45, 0.1, 0.3]), np.array([0.01, 0.02, 0.04, 0.01, 0.3])
+    assert contenders(scores, errors, 2).tolist() == [True, True, True, False, True]
+    assert contenders(scores, np.zeros(5), 2).tolist() == [True, True, False, False, False]
+    assert contenders(scores, errors, None).all()
+    assert contenders(scores, errors, 5).all()
 
 
 def test_seeds_and_partitions_change_rounding_only_and_repeats_nothing() -> None:
