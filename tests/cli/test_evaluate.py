@@ -106,17 +106,14 @@ def test_classes_that_the_samples_seem_to_have_are_proposed(cli: Cli, folder: Pa
     assert "--labels kind --data both.zarr" in bare
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
+def test_errors_name_what_to_give(cli: Cli, chosen: Path) -> None:
+    for asked, said in (
         ("chosen.zarr --labels sort", "kind"),
         ("cells.zarr", "not a selection"),
         ("chosen.zarr --where nonsense", "--where tells how to open --data"),
         ("chosen.zarr --variable counts", "--variable tells how to open --data"),
-    ],
-)
-def test_errors_name_what_to_give(cli: Cli, chosen: Path, asked: str, said: str) -> None:
-    assert said in cli("evaluate", *asked.split()).refused().err
+    ):
+        assert said in cli("evaluate", *asked.split()).refused().err
 
 
 def test_a_condition_that_other_data_do_not_meet(cli: Cli, chosen: Path) -> None:

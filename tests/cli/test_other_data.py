@@ -35,8 +35,6 @@ def test_convert_as_json(cli: Cli, folder: Path) -> None:
     }
     assert set(said["missing"].values()) == {0}
     assert (said["format"], said["sizes"]) == ("npy", {"sample": 100, "feature": 6})
-    failed = cli("convert", "x.npy", "x.zarr", "--json").refused()
-    assert failed.json()["error"]["code"] == "output_exists"
 
 
 def test_a_table_with_text(cli: Cli, folder: Path) -> None:

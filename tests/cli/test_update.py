@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import Cli
-from helpers import contents, labelled, planted, write_bare, write_xarray
+from helpers import contents, labelled, planted, write_xarray
 
 from kmufs_stream import decompose, load_factor, open_matrix
 
@@ -43,12 +43,16 @@ def test_the_factor_grows_where_it_is(cli: Cli, parts: Path) -> None:
 
 def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
     assert cli("decompose", "a.zarr", "--k", 3, "--out", "f.zarr").code == 0
+    gaps = ARRAY[220:].copy()
+    gaps[3, 4] = np.nan
+    write_xarray(parts / "gaps.zarr", gaps)
     before = contents(parts)
     for arguments, said in [
         ("f.zarr --with b.zarr", "The output f.zarr exists. Say --overwrite to replace it"),
         ("f.zarr --with a.zarr --overwrite", "in the factor already"),
         ("f.zarr --with b.zarr --out b.zarr", "overlaps the input b.zarr"),
         ("f.zarr --with b.zarr --where depth>9", "No sample"),
+        ("f.zarr --with gaps.zarr --overwrite", "decompose all rows anew. Say --missing"),
         ("f.zarr", "--with"),
         ("a.zarr --with b.zarr", "not a factor"),
     ]:
@@ -58,13 +62,3 @@ def test_what_is_refused_leaves_the_factor_alone(cli: Cli, parts: Path) -> None:
     done = cli("update", "g.zarr", "--with", "b.zarr", "--out", "h.zarr").refused()
     assert "was made by tsqr" in done.err
     assert "--method gram" in done.err
-
-
-def test_what_the_factor_fixes_is_not_advised_as_an_option_here(cli: Cli, folder: Path) -> None:
-    X = planted(300, 12)
-    write_bare(folder / "old.zarr", X, chunks=(50, 12))
-    X[3, 4] = np.nan
-    write_bare(folder / "new.zarr", X[::-1], chunks=(50, 12))
-    assert cli("decompose", "old.zarr", "--k", 3, "--out", "f.zarr").code == 0
-    done = cli("update", "f.zarr", "--with", "new.zarr", "--overwrite").refused()
-    assert "decompose all rows anew. Say --missing" in done.err
