@@ -49,8 +49,6 @@ def test_one_of_several_arrays(tmp_path: Path) -> None:
     found = converted(f"{tmp_path}/x.h5::/deep/counts")
     np.testing.assert_array_equal(found["data"], X.astype("f4"))
 
-
-def test_hdf5_of_which_some_dimensions_have_scales(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["time"], file["table"] = np.arange(150), X
         file["time"].make_scale("time")

@@ -76,6 +76,7 @@ def test_numbers_as_programs_write_them(tmp_path: Path, content: str, expected: 
         ("a;b\n" + "1;2\n" * 150 + "1;2,5\n", "'2,5'.*with a point"),
         ("a,b\n1,2\n\x00,3\n", "NUL"),
         ("a,b\n1,s\n2,'t\n3,u\n", "Line 3 .* quote"),
+        ("\ufeff\n", "is empty"),
         ("a,b\n", "no rows"),
         ("a,b\nx,y\n", "no table"),
         (f"a\n{BEYOND}\n1\n", f"'a' .*{BEYOND}"),

@@ -324,18 +324,18 @@ def test_the_copy_of_a_store_with_raw_speaks_of_its_own_features(
 def test_a_copy_is_refused_before_anything_runs(stored: Stored, tmp_path: Path) -> None:
     path = stored(stores.write_h5ad)
     before = path.read_bytes()
-    with pytest.raises(RequestError, match=r"does not end in \.h5ad"):
-        select(path, K, H, anndata_out=tmp_path / "chosen.zarr")
-    with pytest.raises(RequestError, match="overlaps the input"):
-        select(path, K, H, anndata_out=path, overwrite=True)
-    with pytest.raises(RequestError, match="not an AnnData store"):
-        select(counts(), K, H, anndata_out=tmp_path / "chosen.h5ad")
-    with pytest.raises(RequestError, match="is zipped"):
-        select(stored(stores.write_zip), K, H, anndata_out=tmp_path / "more.zarr")
+    out = Path(shutil.copy(path, tmp_path / "chosen.h5ad"))
+    refused: list[tuple[Any, Path, str]] = [
+        (path, tmp_path / "chosen.zarr", r"does not end in \.h5ad"),
+        (path, path, "overlaps the input"),
+        (counts(), tmp_path / "new.h5ad", "not an AnnData store"),
+        (stored(stores.write_zip), tmp_path / "more.zarr", "is zipped"),
+        (path, out, "exists"),
+    ]
+    for data, place, said in refused:
+        with pytest.raises(RequestError, match=said):
+            select(data, K, H, anndata_out=place, overwrite=place == path)
     assert path.read_bytes() == before
-    shutil.copy(path, tmp_path / "chosen.h5ad")
-    with pytest.raises(RequestError, match="exists"):
-        select(path, K, H, anndata_out=tmp_path / "chosen.h5ad")
-    select(path, K, H, solver="exact", anndata_out=tmp_path / "chosen.h5ad", overwrite=True)
-    assert "kmufs_rank" in anndata.read_h5ad(tmp_path / "chosen.h5ad").var
-    assert [p.name for p in tmp_path.iterdir()] == ["chosen.h5ad"]
+    select(path, K, H, solver="exact", anndata_out=out, overwrite=True)
+    assert "kmufs_rank" in anndata.read_h5ad(out).var
+    assert list(tmp_path.iterdir()) == [out]

@@ -253,9 +253,10 @@ def test_dimensions_named_tell_the_table_from_maps_beside(tmp_path: Path, stored
         scene.to_zarr(data)
     assert open_matrix(data, sample_dims="y", feature_dims=["x", "band"]).shape == (10, 240)
     assert open_matrix(data, sample_dims="y", feature_dims="x").metadata.name == "kind"
-    with pytest.raises(RequestError) as caught:
-        open_matrix(data, sample_dims="x")
-    assert caught.value.code == "ambiguous_variable"
+    for dims in (None, "x"):
+        with pytest.raises(RequestError) as caught:
+            open_matrix(data, sample_dims=dims)
+        assert caught.value.code == "ambiguous_variable"
 
 
 def test_wider_than_tall_is_said_unless_told() -> None:
