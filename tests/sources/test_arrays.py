@@ -103,7 +103,6 @@ def test_opening_computes_nothing() -> None:
         (da.zeros((3, 3, 3)), "which_dimensions"),
         (xr.Dataset({"a": ("s", X[:, 0])}), "no_table"),
     ],
-    ids=["list", "1d", "3d", "complex", "string", "object", "dask 3d", "dataset"],
 )
 def test_refused(data: Any, code: str) -> None:
     with pytest.raises(RequestError) as caught:

@@ -14,14 +14,6 @@ LEVELS = ["1000.0", "850.0", "500.0"]
 GENES = ["1e3", "1000", "x"]
 
 
-def asked(names: list[str], dim: str, *features: str) -> list[int]:
-    """Which features these names and patterns choose."""
-    table = xr.DataArray(np.ones((3, len(names))), dims=("sample", dim), coords={dim: names})
-    chosen = open_matrix(table, features=features).asked
-    assert chosen is not None
-    return chosen.tolist()
-
-
 @pytest.mark.parametrize(
     ("names", "dim", "typed", "places"),
     [
@@ -43,7 +35,10 @@ def asked(names: list[str], dim: str, *features: str) -> list[int]:
     ],
 )
 def test_other_spellings(names: list[str], dim: str, typed: str, places: list[int]) -> None:
-    assert asked(names, dim, typed) == places
+    table = xr.DataArray(np.ones((3, len(names))), dims=("sample", dim), coords={dim: names})
+    chosen = open_matrix(table, features=typed).asked
+    assert chosen is not None
+    assert chosen.tolist() == places
 
 
 @pytest.mark.parametrize(
@@ -58,5 +53,6 @@ def test_other_spellings(names: list[str], dim: str, typed: str, places: list[in
     ],
 )
 def test_other_names_are_unknown(names: list[str], dim: str, typed: str) -> None:
+    table = xr.DataArray(np.ones((3, len(names))), dims=("sample", dim), coords={dim: names})
     with pytest.raises(RequestError, match="no feature is called"):
-        asked(names, dim, typed)
+        open_matrix(table, features=typed)
