@@ -219,10 +219,10 @@ def as_read(path: Path) -> Any:
     """What zarr, or xarray where there are several arrays, reads from a store."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        node = zarr.open(path, mode="r")
-        if isinstance(node, zarr.Array):
-            return np.asarray(node[...])
         try:
+            node = zarr.open(path, mode="r")
+            if isinstance(node, zarr.Array):
+                return np.asarray(node[...])
             beside = ["cell", "gene"]  # whose damage says nothing about the values
             with xr.open_zarr(path, chunks=None, drop_variables=beside) as opened:
                 return opened["counts"].values
