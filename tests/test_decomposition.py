@@ -24,8 +24,20 @@ from kmufs_stream.streaming.kernels.scaling import probe_starts
 # (README.md beside the data, six decimals).
 REAL = {
     "HARS_3000": (279.733976, 6, {50: 48.504300, 100: 95.977389}, {280, 359, 95, 226, 231}, 561),
-    "MicroMass_mixed360": (68.439780, 10, {50: 45.182863}, {220, 792, 895, 397, 1078}, 1087),
-    "MNIST_first3468": (39.719125, 10, {100: 54.209535}, {595, 594, 358, 623, 454}, 653),
+    "MicroMass_mixed360": (
+        68.439780,
+        10,
+        {50: 45.182863, 100: 87.087735},
+        {220, 792, 895, 397, 1078},
+        1087,
+    ),
+    "MNIST_first3468": (
+        39.719125,
+        10,
+        {50: 28.102089, 100: 54.209535},
+        {595, 594, 358, 623, 454},
+        653,
+    ),
     "DNA_statlog": (4.814537, 3, {50: 6.402646, 100: 9.011578}, {89, 84, 92, 104, 82}, 180),
 }
 PRINTED = 0.5e-6 * 1.01
@@ -222,6 +234,7 @@ LOW_RANK = GOOD[:, :2] @ np.random.default_rng(0).normal(size=(2, 8))
         (GAPS.astype("f4"), 2, "not_finite", "3 values in 2 of 8 features"),
         (np.tile(GOOD[0], (50, 1)), 2, "all_constant", "None of 8 .* left: 8 constant"),
         (GOOD[:1], 2, "too_few_samples", "1 sample:"),
+        (GOOD[:0], 2, "too_few_samples", "0 samples:"),
         (GOOD, 0, "bad_k", "k is 0"),
         (GOOD, 9, "bad_k", "number of features is 8"),
         (spoilt(GOOD, np.s_[:, :6], 1.0), 3, "bad_k", "number of usable features is 2"),

@@ -113,3 +113,11 @@ def test_a_run_in_a_memory_group_keeps_within_it(group: Path, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     budget = json.loads(done.stdout)["budget_bytes"]
     assert 0.5e9 < budget <= 0.75e9  # half of what the imports have left
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of this kind are Linux's")
+def test_what_ulimit_leaves_is_all_there_is() -> None:
+    asked = "from kmufs_stream.system.memory import available_memory as a; print(a())"
+    shell = f"ulimit -v 1000000 && exec {sys.executable} -c '{asked}'"
+    done = subprocess.run(["sh", "-c", shell], env=environment(), capture_output=True, check=True)
+    assert 0.5e9 < int(done.stdout) < 1.024e9
