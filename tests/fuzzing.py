@@ -314,7 +314,11 @@ TABLES: dict[str, tuple[Callable[[Path, Any], None], Callable[[Path], Any]]] = {
     "parquet": (lambda path, x: _frame(x).to_parquet(path, index=False), _read_parquet),
     "npy": (np.save, np.load),
     "npz": (lambda path, x: np.savez_compressed(path, x=x), lambda path: np.load(path)["x"]),
-    "mat": (lambda path, x: savemat(path, {"x": x}), lambda path: loadmat(path)["x"]),
+    # Compressed as by MATLAB, with checksums: SciPy crashes on damaged files without.
+    "mat": (
+        lambda path, x: savemat(path, {"x": x}, do_compression=True),
+        lambda path: loadmat(path)["x"],
+    ),
     "nc": (_write_netcdf, _read_netcdf),
 }
 """By suffix, how a table is written, and read without the library."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_it_runs_what_it_says_it_ran_and_leaves_what_is_not_its_own(
     cli: Cli, folder: Path, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kmufs_stream_cli.commands.demo.COPIES", 1)
-    place = folder / "elsewhere"
+    place = folder / "else where"
     place.mkdir()
     (place / "notes.txt").write_text("mine")
     asked = ("demo", "--folder", place.name)
@@ -46,7 +47,7 @@ def test_it_runs_what_it_says_it_ran_and_leaves_what_is_not_its_own(
     data = {name: digest for name, digest in first.items() if "digits.zarr" in name}
     command = next(line for line in done.out.splitlines() if line.startswith("Ran: "))
     shown = cli(*asked, "--json").json()
-    again = cli(*command.split()[2:], "--json").json()
+    again = cli(*shlex.split(command)[2:], "--json").json()
     for key in ("selected", "labels", "scores", "objective", "optimum", "iterations", "output"):
         assert shown[key] == again[key], key
     last = contents(folder)

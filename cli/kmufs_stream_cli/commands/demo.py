@@ -10,6 +10,7 @@ import typer
 
 from kmufs_stream_cli import options, show
 from kmufs_stream_cli.commands.select import run_select, show_selection
+from kmufs_stream_cli.typed import shell_line
 
 if TYPE_CHECKING:
     from kmufs_stream import Selection
@@ -46,7 +47,8 @@ def demo(
     if screen.printed(result.summary()):
         return
     show.line(f"Data: {data}, scikit-learn's digits, {COPIES} times each.")
-    show.line(f"Ran: kmufs-stream select {data} --k {K} --h {H} --out {out} --overwrite")
+    where = shell_line([str(data), "--k", str(K), "--h", str(H), "--out", str(out)])
+    show.line(f"Ran: kmufs-stream select {where} --overwrite")
     show.line()
     show_selection(result)
     show.line()
