@@ -49,11 +49,11 @@ def test_one_of_several_arrays(tmp_path: Path) -> None:
     found = converted(f"{tmp_path}/x.h5::/deep/counts")
     np.testing.assert_array_equal(found["data"], X.astype("f4"))
 
-    with h5py.File(tmp_path / "x.h5", "w") as file:
+    with h5py.File(tmp_path / "scales.h5", "w") as file:
         file["time"], file["table"] = np.arange(150), X
         file["time"].make_scale("time")
         file["table"].dims[0].attach_scale(file["time"])
-    np.testing.assert_array_equal(converted(tmp_path / "x.h5")["data"], X)
+    np.testing.assert_array_equal(converted(tmp_path / "scales.h5")["data"], X)
 
 
 def test_matlab_beside_vectors_text_and_cells(tmp_path: Path) -> None:
