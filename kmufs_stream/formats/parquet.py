@@ -56,10 +56,9 @@ AS_TEXT = Text(
 
 @dataclass
 class _File:
-    """A file of a table.
+    """A file of a table; ``schema`` has the categories that Arrow noted.
 
-    ``schema`` has the categories that Arrow noted, ``known`` the values that folders named
-    ``column=value`` give to all rows.
+    Folders named ``column=value`` give all rows the values that are ``known``.
     """
 
     path: str
@@ -72,8 +71,7 @@ class _File:
         # A dataset's scanner reads whole row groups ahead; a buffered file is read by pages.
         opening = partial(pq.ParquetFile, buffer_size=PAGE_BYTES, pre_buffer=False)
         with reading(self.path), opening(self.path, page_checksum_verification=True) as opened:
-            stored = [name for name in self.schema.names if name in columns]
-            left = self.metadata.num_rows
+            stored, left = sorted(columns & {*self.schema.names}), self.metadata.num_rows
             for batch in opened.iter_batches(rows, columns=stored, use_threads=False):
                 same = {n: pa.repeat(pa.scalar(v), len(batch)) for n, v in self.known.items()}
                 yield same | {name: batch[name] for name in stored}
