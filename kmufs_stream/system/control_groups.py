@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 ROOT = Path("/")
@@ -23,17 +24,18 @@ def memory_left(root: Path = ROOT) -> float:
     """Return the bytes that may still be taken in the tightest group, infinite without any."""
     left = math.inf
     for group in _groups("memory", root):
-        for limit, used, cache in MEMORY:
+        for limit, used, cached in MEMORY:
             with suppress(OSError, ValueError):  # files of the other version, or no limit ("max")
                 most = int((group / limit).read_text())
                 stat = dict(
                     line.split() for line in (group / "memory.stat").read_text().splitlines()
                 )
-                taken = int((group / used).read_text()) - int(stat[cache])
+                taken = int((group / used).read_text()) - int(stat[cached])
                 left = min(left, max(most - taken, 0))
     return left
 
 
+@cache  # the number of BLAS threads, and with it the last bits, must not change within a run
 def cpu_quota(root: Path = ROOT) -> float:
     """Return the number of cores whose time the tightest group has, infinite without any."""
     quota = math.inf
