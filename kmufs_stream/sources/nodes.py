@@ -58,17 +58,20 @@ def find_node(
     check_exists(place, "Give the path or address of a Zarr store, or an AnnData file (.h5ad).")
     if is_hdf5(place):
         return _open_hdf5(place, group)
-    name, path = name_of(place), group or ""
     try:
-        return Node(place, name, zarr.open(zarr_root(place), path=path, mode="r"))
-    except ValueError as error:  # perhaps an array beside has a dtype that zarr does not know
-        with suppress(Exception):
-            root = zarr_root(place)
-            alone = zarr.open_group(root, path=path, mode="r", use_consolidated=False)
-            return Node(place, name, alone)
-        raise _unopened(place, group, error) from error
+        return Node(place, name_of(place), _open_zarr(place, group or ""))
     except Exception as error:
         raise _unopened(place, group, error) from error
+
+
+def _open_zarr(place: Place, path: str) -> zarr.Array[Any] | zarr.Group:
+    root = zarr_root(place)
+    try:
+        return zarr.open(root, path=path, mode="r")
+    except ValueError:  # perhaps an array beside has a dtype that zarr does not know
+        with suppress(Exception):
+            return zarr.open_group(root, path=path, mode="r", use_consolidated=False)
+        raise
 
 
 def _open_hdf5(path: Path, group: str | None) -> Node:
