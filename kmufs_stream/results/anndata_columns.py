@@ -30,8 +30,9 @@ def check_anndata_output(
 ) -> Path:
     """Return the path to copy to, before anything is computed.
 
-    Raises RequestError as ``check_output()`` does, and if the source is no AnnData store, either is
-    not on this machine, or the name has the suffix of the other format.
+    Raises RequestError as ``check_output()`` does, and if the source is no AnnData store or has
+    metadata that zarr cannot read, either is not on this machine, or the name has the suffix of the
+    other format.
     """
     source = matrix.provenance.place
     if matrix.provenance.feature_table is None:
@@ -62,8 +63,19 @@ def check_anndata_output(
             f"The copy of {matrix.source} has its format; {out} does not end in {suffix}.",
             Text("Give {anndata_out} a name that ends in {}.", suffix),
         )
+    if suffix == ".zarr":
+        _is_consolidated(source)
     check_output(out, inputs, overwrite=overwrite, parameter="anndata_out")
     return out
+
+
+def _is_consolidated(source: Path) -> bool:
+    """Raises RequestError for metadata that zarr cannot read: it could not consolidate a copy."""
+    try:
+        root = zarr.open_group(zarr_root(source), mode="r")
+    except ValueError as error:
+        raise bad_metadata(str(source), error) from error
+    return root.metadata.consolidated_metadata is not None
 
 
 def write_anndata(
@@ -91,11 +103,7 @@ def write_anndata(
         with quietly():
             copy = zarr_root(partial)
             _extend(zarr.open_group(copy, mode="r+", use_consolidated=False), table, columns)
-            try:
-                original = zarr.open_group(zarr_root(source), mode="r")
-            except ValueError as error:  # what zarr cannot read it cannot consolidate again
-                raise bad_metadata(str(source), error) from error
-            if original.metadata.consolidated_metadata is not None:
+            if _is_consolidated(source):
                 zarr.consolidate_metadata(copy)
 
 
